@@ -1,0 +1,73 @@
+# Every target says in one comment what it does; `make help` prints them.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+# Two processes: the suite waits more than it computes, and the smallest machine has two cores.
+PYTEST := $(BIN)/python -m pytest
+PYTEST_PARALLEL := -n 2 --dist worksteal
+
+.PHONY: help
+help: ## print this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
+
+$(STAMP): requirements/dev.txt pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	touch $@
+
+.PHONY: setup
+setup: $(STAMP) ## make .venv from the lock, with the package in it
+
+.PHONY: test
+test: check ## lint, types, floors and every test that needs nothing but Python
+	$(PYTEST) $(PYTEST_PARALLEL) --ignore=tests/meta
+
+.PHONY: check
+check: lint types floors ## everything that reads the code without running it
+	$(PYTEST) $(PYTEST_PARALLEL) tests/meta
+
+.PHONY: lint
+lint: $(STAMP) ## ruff: rules and formatting
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+.PHONY: fmt
+fmt: $(STAMP) ## let ruff format and fix what it can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+.PHONY: types
+types: $(STAMP) ## mypy, strict
+	$(BIN)/mypy
+
+.PHONY: floors
+floors: $(STAMP) ## import-linter: imports go down only
+	$(BIN)/lint-imports
+
+.PHONY: coverage
+coverage: $(STAMP) ## the suite with branch coverage: core 100 %, everything 90 %
+	rm -f .coverage .coverage.*
+	$(BIN)/coverage run -m pytest $(PYTEST_PARALLEL) --ignore=tests/meta
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report --include='gateway/core/*' --fail-under=100
+	$(BIN)/coverage report --fail-under=90
+
+# The locks come from the public index alone, whatever this machine's pip is told to look at,
+# and cover every platform: uv resolves once for all of them and lists the hash of every file.
+UV_COMPILE := $(BIN)/uv pip compile --quiet --no-config --universal --python-version 3.11 \
+	--generate-hashes --custom-compile-command "make lock" pyproject.toml
+
+.PHONY: lock
+lock: $(STAMP) ## renew requirements/*.txt (hash-pinned); UPGRADE=1 takes the newest releases
+	$(UV_COMPILE) $(if $(UPGRADE),--upgrade) --output-file requirements/runtime.txt
+	$(UV_COMPILE) $(if $(UPGRADE),--upgrade) --constraint requirements/runtime.txt \
+		--group dev --output-file requirements/dev.txt
+	$(BIN)/uv pip compile --quiet --no-config --universal --python-version 3.11 --generate-hashes \
+		--custom-compile-command "make lock" --constraint requirements/dev.txt \
+		--group build --output-file requirements/build.txt
