@@ -59,6 +59,10 @@ coverage: $(STAMP) ## the suite with branch coverage: core 100 %, everything 90 
 	$(BIN)/coverage report --include='gateway/core/*' --fail-under=100
 	$(BIN)/coverage report --fail-under=90
 
+.PHONY: docker-check
+docker-check: $(STAMP) ## carry out the Dockerfile in a clean folder and try the result (root, no Docker needed)
+	$(BIN)/python -m deploy.docker.check
+
 # The locks come from the public index alone, whatever this machine's pip is told to look at,
 # and cover every platform: uv resolves once for all of them and lists the hash of every file.
 UV_COMPILE := $(BIN)/uv pip compile --quiet --no-config --universal --python-version 3.11 \
