@@ -1,0 +1,156 @@
+"""What workers and control say to each other: typed msgpack messages, the same with one worker or many.
+
+The only coupling between the request flow and everything else.  Versioned by :data:`PROTOCOL`: control refuses a
+worker that speaks another (a worker of the old release ends after an upgrade anyway).  Monotonic times are
+``CLOCK_MONOTONIC``, which all processes of one host share.  No text of a prompt or an answer, and no key, may ever
+stand in a message.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec import Struct, field
+
+from gateway.core.routing.snapshot import Snapshot
+from gateway.core.stream.summary import Ending, Outcome, StreamSummary
+
+PROTOCOL: Final = 1
+
+
+class RequestRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One settled request: the wide event, the history row and the live feed are all made from it.
+
+    Durations are seconds from ``accepted``, None where the instant never came.  ``queue_s`` accepted -> admitted;
+    ``upload_s`` time spent receiving the body; ``sent_s``, ``headers_s``, ``ttft_s``, ``ttfv_s``, ``last_token_s``,
+    ``total_s`` are that instant less accepted; ``gateway_s`` is our own share: accepted -> sent less queue and upload;
+    ``hold_max_s`` the longest that bytes were held back for an event to become whole; ``blocked_s`` how long the
+    client did not take bytes.  ``alone``: no other request of this worker was in flight on the backend at any time
+    between sent and ended.  ``injected``: usage was asked for on the client's behalf.
+    """
+
+    request_id: str
+    slot: int
+    accepted_wall: float
+    endpoint: str
+    method: str
+    status: int
+    outcome: Outcome
+    ending: Ending
+    stream: bool = False
+    model: str = ""
+    pool: str = ""
+    backend: str = ""
+    profile: str = ""
+    key_id: str = ""
+    error_code: str = ""
+    attempts: int = 0
+    injected: bool = False
+    alone: bool = False
+    request_bytes: int = 0
+    response_bytes: int = 0
+    queue_s: float | None = None
+    upload_s: float | None = None
+    sent_s: float | None = None
+    headers_s: float | None = None
+    ttft_s: float | None = None
+    ttfv_s: float | None = None
+    last_token_s: float | None = None
+    total_s: float = 0.0
+    gateway_s: float | None = None
+    hold_max_s: float = 0.0
+    blocked_s: float = 0.0
+    summary: StreamSummary | None = None
+
+
+class BackendFailure(Struct, frozen=True, kw_only=True):
+    """Passive health: an attempt at ``backend`` failed (``code`` of the error) at monotonic ``at``."""
+
+    backend: str
+    code: str
+    at: float
+
+
+# --- worker -> control ------------------------------------------------------------------------------------------
+
+
+class Hello(Struct, frozen=True, tag="hello", kw_only=True):
+    """First message of a worker."""
+
+    protocol: int
+    slot: int
+    pid: int
+    started_wall: float
+
+
+class Heartbeat(Struct, frozen=True, tag="heartbeat", kw_only=True):
+    """Every ``HEARTBEAT_S``: authoritative counters since the worker started.
+
+    ``outcomes`` maps "endpoint|model|backend|outcome|status" to a count (model from the closed set of names that the
+    snapshot serves, else "other"); ``in_flight`` per backend; ``holding`` is every admitted, unsettled request;
+    ``dropped`` counts records lost because control was slow or away; ``failures`` counts tap failures.
+    """
+
+    slot: int
+    sent_at: float
+    generation: int
+    in_flight: dict[str, int]
+    holding: int
+    connections: int
+    outcomes: dict[str, int]
+    dropped: int = 0
+    tap_failures: int = 0
+
+
+class Settled(Struct, frozen=True, tag="settled", kw_only=True):
+    """A batch of what happened, in order; best effort."""
+
+    slot: int
+    records: list[RequestRecord]
+    failures: list[BackendFailure] = field(default_factory=list)
+
+
+class DrainAck(Struct, frozen=True, tag="drain_ack", kw_only=True):
+    """Under snapshot ``generation`` this worker sends ``backend`` nothing new, and ``in_flight`` are still open."""
+
+    slot: int
+    backend: str
+    generation: int
+    in_flight: int
+
+
+# --- control -> worker ------------------------------------------------------------------------------------------
+
+
+class NewSnapshot(Struct, frozen=True, tag="snapshot", kw_only=True):
+    """Replace the snapshot."""
+
+    snapshot: Snapshot
+
+
+class Shares(Struct, frozen=True, tag="shares", kw_only=True):
+    """This worker's share of the limits, and the others' in-flight per backend (for least in-flight)."""
+
+    in_flight_limit: int
+    others_in_flight: dict[str, int]
+
+
+class Pulse(Struct, frozen=True, tag="pulse", kw_only=True):
+    """The engine's token counter as read at monotonic ``read_at``; proves life while a stream is silent."""
+
+    backend: str
+    generation_tokens: float
+    read_at: float
+
+
+class Refused(Struct, frozen=True, tag="refused", kw_only=True):
+    """Control will not talk to this worker; the connection closes after it."""
+
+    reason: str
+
+
+WorkerMessage = Hello | Heartbeat | Settled | DrainAck
+ControlMessage = NewSnapshot | Shares | Pulse | Refused
+
+HEARTBEAT_S: Final = 0.5
+SHARES_S: Final = 0.1

@@ -1,0 +1,132 @@
+"""A request body: parsed once, at its top level only, and written again for the backend.
+
+Station admit.  Values that the gateway does not need stay raw bytes.  What goes upstream is always re-emitted from
+the parse, so that both sides see the same object even with duplicate keys (the last one counts, as in Python's own
+parser on the other side).  Leaves to the engine whatever the engine decides better: missing or wrong fields that do
+not concern the gateway are passed on for its own 400.
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeVar
+
+import msgspec
+from msgspec import Raw, Struct
+
+from gateway.core.stream.summary import Dialect, RequestShape
+from gateway.errors import BadRequest
+
+_T = TypeVar("_T")
+
+_STREAM_OPTIONS: Final = b'{"include_usage":true}'
+
+
+class ParsedBody(Struct, frozen=True):
+    """What the gateway read of a body.
+
+    ``model`` is "" when the client named none (or not as text: the engine then answers); ``asked_usage`` says that
+    the client itself asked for the usage event.
+    """
+
+    fields: dict[str, Raw]
+    model: str
+    shape: RequestShape
+    asked_usage: bool
+
+
+def parse_body(data: bytes, dialect: Dialect) -> ParsedBody:
+    """Parse a JSON object.  Raises BadRequest for anything else."""
+    try:
+        fields = msgspec.json.decode(data, type=dict[str, Raw])
+    except RecursionError:
+        raise BadRequest("the request body is nested too deeply") from None
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise BadRequest(f"the request body is not a JSON object: {_where(error)}") from None
+    stream = _read(fields, "stream", bool) or False
+    options = _read(fields, "stream_options", _StreamOptions) or _StreamOptions()
+    return ParsedBody(
+        fields=fields,
+        model=_read(fields, "model", str) or "",
+        shape=RequestShape(
+            stream=stream,
+            n=_choices(fields, dialect),
+            tools=_present(fields, "tools") or _present(fields, "functions"),
+            logprobs=_asks_logprobs(fields),
+            token_ids=_read(fields, "return_token_ids", bool) or False,
+            structured=any(_present(fields, name) for name in _STRUCTURED),
+            continuous_usage=bool(options.continuous_usage_stats),
+        ),
+        asked_usage=bool(options.include_usage),
+    )
+
+
+def emit_body(body: ParsedBody, *, inject_usage: bool) -> bytes:
+    """The body for the backend; ``inject_usage`` asks for the usage event on the client's behalf."""
+    if not inject_usage:
+        return msgspec.json.encode(body.fields)
+    fields = dict(body.fields)
+    options = _read(fields, "stream_options", dict[str, Raw])
+    if options:
+        options["include_usage"] = Raw(b"true")
+        fields["stream_options"] = Raw(msgspec.json.encode(options))
+    else:
+        fields["stream_options"] = Raw(_STREAM_OPTIONS)
+    return msgspec.json.encode(fields)
+
+
+def may_inject_usage(body: ParsedBody, dialect: Dialect) -> bool:
+    """Whether usage has to be asked for on the client's behalf: only chat and completions streams know the option.
+
+    A ``stream_options`` that is neither absent, null nor an object is left alone: the engine's 400 is the answer.
+    """
+    if dialect not in (Dialect.CHAT, Dialect.COMPLETIONS) or not body.shape.stream or body.asked_usage:
+        return False
+    options = body.fields.get("stream_options")
+    return options is None or bytes(options) == b"null" or _read(body.fields, "stream_options", dict) is not None
+
+
+_STRUCTURED: Final = ("response_format", "structured_outputs", "guided_json", "guided_regex", "guided_choice")
+
+
+class _StreamOptions(Struct):
+    include_usage: bool | None = None
+    continuous_usage_stats: bool | None = None
+
+
+def _read(fields: dict[str, Raw], name: str, kind: type[_T]) -> _T | None:
+    """Field ``name`` when it is there and of type ``kind``, else None."""
+    raw = fields.get(name)
+    if raw is None:
+        return None
+    try:
+        return msgspec.json.decode(raw, type=kind)
+    except (msgspec.MsgspecError, RecursionError):
+        return None
+
+
+def _present(fields: dict[str, Raw], name: str) -> bool:
+    raw = fields.get(name)
+    return raw is not None and bytes(raw) not in (b"null", b"[]", b"{}")
+
+
+def _asks_logprobs(fields: dict[str, Raw]) -> bool:
+    raw = fields.get("logprobs")
+    return raw is not None and bytes(raw) not in (b"null", b"false")
+
+
+def _choices(fields: dict[str, Raw], dialect: Dialect) -> int:
+    n = _read(fields, "n", int) or 1
+    if dialect is not Dialect.COMPLETIONS:
+        return max(1, n)
+    prompt = fields.get("prompt")
+    if prompt is None or bytes(prompt[:1]) != b"[":
+        return max(1, n)
+    prompts = _read(fields, "prompt", list[Raw]) or []
+    # One list of token numbers is one prompt; a list of texts or of lists is as many prompts as it has entries.
+    several = bool(prompts) and bytes(prompts[0])[:1] in (b'"', b"[")
+    return max(1, n) * (len(prompts) if several else 1)
+
+
+def _where(error: Exception) -> str:
+    """The parser's complaint, which names positions and types, cut short; it never quotes the body."""
+    return str(error).split("\n", 1)[0][:200]

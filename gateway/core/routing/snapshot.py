@@ -1,0 +1,96 @@
+"""The fleet as a worker knows it: an immutable, versioned snapshot, and the policy that comes with it.
+
+Made by control, sent over the link, read by the admit, route and forward stations.  A newer ``generation`` replaces
+an older one whole.  Holds names of secrets (environment variables), never secrets.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from gateway.core.routing.backend import BackendState
+
+
+class TimerPolicy(Struct, frozen=True, kw_only=True):
+    """Every wait of the request flow, in seconds; 0 switches ``total_s`` and ``first_comment_s`` off."""
+
+    connect_s: float = 2.0
+    first_event_s: float = 600.0
+    stall_s: float = 120.0
+    silent_max_s: float = 600.0
+    pulse_fresh_s: float = 6.0
+    total_s: float = 0.0
+    upstream_idle_s: float = 3.0
+    client_write_s: float = 60.0
+
+
+class LimitPolicy(Struct, frozen=True, kw_only=True):
+    """Every bound of the request flow; bytes and counts over all workers."""
+
+    body_bytes: int = 64 * 1024 * 1024
+    body_s: float = 300.0
+    in_flight: int = 8192
+    hold_bytes: int = 16 * 1024 * 1024
+    event_bytes: int = 16 * 1024 * 1024
+    answer_hold_bytes: int = 256 * 1024
+    answer_tap_bytes: int = 8 * 1024 * 1024
+    client_buffer_bytes: int = 256 * 1024
+
+
+class HeaderPolicy(Struct, frozen=True, kw_only=True):
+    """Which headers of our own an answer carries besides ``X-Request-Id``."""
+
+    backend_name: bool = True
+    profile_name: bool = True
+
+
+class WorkerPolicy(Struct, frozen=True, kw_only=True):
+    """The runtime settings that workers need."""
+
+    timers: TimerPolicy = TimerPolicy()
+    limits: LimitPolicy = LimitPolicy()
+    headers: HeaderPolicy = HeaderPolicy()
+
+
+class BackendView(Struct, frozen=True, kw_only=True):
+    """One backend: where it is, what it serves, what state control believes it to be in.
+
+    ``url`` is ``http://host:port``, ``https://host:port`` or ``unix:/path``; ``api_key_env`` names the environment
+    variable that holds the backend's own key; ``tls_ca`` is a PEM file that https must verify against ("" = the
+    system's); ``models`` are the ids that the backend itself reports; ``stopping`` says that we ourselves are ending
+    it, which widens what may be retried.
+    """
+
+    name: str
+    pool: str
+    url: str
+    state: BackendState
+    api_key_env: str = ""
+    tls_ca: str = ""
+    models: tuple[str, ...] = ()
+    profile: str = ""
+    stopping: bool = False
+
+
+class PoolView(Struct, frozen=True, kw_only=True):
+    """Backends that serve the same models.  ``models`` empty: whatever its backends report."""
+
+    name: str
+    models: tuple[str, ...] = ()
+
+
+class ModelCard(Struct, frozen=True, kw_only=True):
+    """One entry of ``GET /v1/models``: the union over the backends' own answers, as raw JSON object text."""
+
+    id: str
+    raw: bytes
+
+
+class Snapshot(Struct, frozen=True, kw_only=True):
+    """Everything that a worker needs to serve."""
+
+    generation: int
+    pools: tuple[PoolView, ...]
+    backends: tuple[BackendView, ...]
+    cards: tuple[ModelCard, ...] = ()
+    policy: WorkerPolicy = WorkerPolicy()

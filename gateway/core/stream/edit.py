@@ -1,0 +1,183 @@
+"""Changes to a stream that a request asked for or that the gateway owes it: usage removed, numbers added.
+
+Station relay, before the write.  An edit names the byte strings without which a read cannot concern it
+(``needles``), so an untouched read costs a search and nothing else; only a hit is taken apart.  Edits never look at
+a delta, and give every event that they do not mean back byte for byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Protocol
+
+import msgspec
+
+from gateway.core.stream.http1 import last_event_end
+from gateway.core.stream.report import PaceReport
+
+USAGE_NEEDLES: Final = (b'"choices":[]', b'"choices": []')
+DONE_NEEDLE: Final = b"[DONE]"
+
+
+class Edit(Protocol):
+    """One way of changing a stream; ``needles`` empty: it never changes anything."""
+
+    needles: tuple[bytes, ...]
+
+    def begin(self, first: bytes) -> None:
+        """See the first whole events of the stream, before :meth:`apply`."""
+        ...
+
+    def apply(self, events: bytes, report: Callable[[], PaceReport]) -> bytes:
+        """Whole events in, whole events out; ``report`` gives the numbers as of now."""
+        ...
+
+
+class Untouched:
+    """Bytes as the engine sent them."""
+
+    needles: tuple[bytes, ...] = ()
+
+    def begin(self, first: bytes) -> None:
+        """Nothing to remember."""
+
+    def apply(self, events: bytes, report: Callable[[], PaceReport]) -> bytes:  # noqa: ARG002  (protocol)
+        """Everything as it came."""
+        return events
+
+
+class UsageStripped:
+    """Takes out the usage event that the gateway asked for on the client's behalf."""
+
+    needles: tuple[bytes, ...] = USAGE_NEEDLES
+
+    def begin(self, first: bytes) -> None:
+        """Nothing to remember."""
+
+    def apply(self, events: bytes, report: Callable[[], PaceReport]) -> bytes:  # noqa: ARG002  (protocol)
+        """Everything but the usage event."""
+        return b"".join(event for event in split_events(events) if not is_usage(event))
+
+
+class ReportInUsage:
+    """Puts the numbers into the usage object of the usage event."""
+
+    needles: tuple[bytes, ...] = USAGE_NEEDLES
+
+    def begin(self, first: bytes) -> None:
+        """Nothing to remember."""
+
+    def apply(self, events: bytes, report: Callable[[], PaceReport]) -> bytes:
+        """The usage event with ``usage.pacekeeper``, all else as it came."""
+        return b"".join(_with_report(event, report()) if is_usage(event) else event for event in split_events(events))
+
+
+class ReportAsEvent:
+    """Adds one last event with the numbers before the end marker; may take out the usage event as well."""
+
+    needles: tuple[bytes, ...] = (*USAGE_NEEDLES, DONE_NEEDLE)
+
+    def __init__(self, *, strip_usage: bool) -> None:
+        self._strip_usage = strip_usage
+        self._head = _ChunkHead()
+
+    def begin(self, first: bytes) -> None:
+        """Remember id, model and the like, so that the added event is a valid chunk of this stream."""
+        for event in split_events(first):
+            try:
+                self._head = msgspec.json.decode(event_data(event), type=_ChunkHead)
+            except msgspec.MsgspecError:
+                continue
+            return
+
+    def apply(self, events: bytes, report: Callable[[], PaceReport]) -> bytes:
+        """Everything, with the report before the end marker."""
+        out: list[bytes] = []
+        for event in split_events(events):
+            if event_data(event) == DONE_NEEDLE:
+                out.append(b"data: " + msgspec.json.encode(_ReportChunk.of(self._head, report())) + b"\n\n")
+            elif self._strip_usage and is_usage(event):
+                continue
+            out.append(event)
+        return b"".join(out)
+
+
+class _ChunkHead(msgspec.Struct, frozen=True):
+    id: str = ""
+    object: str = "chat.completion.chunk"
+    created: int = 0
+    model: str = ""
+
+
+class _ReportChunk(msgspec.Struct, frozen=True):
+    id: str
+    object: str
+    created: int
+    model: str
+    choices: tuple[()]
+    pacekeeper: PaceReport
+
+    @classmethod
+    def of(cls, head: _ChunkHead, report: PaceReport) -> _ReportChunk:
+        return cls(head.id, head.object, head.created, head.model, (), report)
+
+
+class _UsageProbe(msgspec.Struct, frozen=True):
+    choices: list[msgspec.Raw]
+    usage: msgspec.Raw
+
+
+def split_events(events: bytes) -> list[bytes]:
+    """Cut whole events apart, each with its blank line; the pieces join to the input."""
+    pieces: list[bytes] = []
+    start = 0
+    while start < len(events):
+        end = _first_event_end(events, start)
+        pieces.append(events[start:end])
+        start = end
+    return pieces
+
+
+def _first_event_end(events: bytes, start: int) -> int:
+    ends = [at + len(blank) for blank in (b"\n\n", b"\n\r\n", b"\r\r") if (at := events.find(blank, start)) >= 0]
+    return min(ends, default=len(events))
+
+
+def event_data(event: bytes) -> bytes:
+    """The joined ``data`` lines of one event, without their field name."""
+    if event.startswith(b"data: ") and event.find(b"\n") == len(event) - 2:
+        return event[6:-2]
+    lines = event.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
+    return b"\n".join(line[5:].removeprefix(b" ") for line in lines if line.startswith(b"data:"))
+
+
+def is_usage(event: bytes) -> bool:
+    """Whether this is a usage event: a ``usage`` object and ``choices`` that is empty."""
+    try:
+        probe = msgspec.json.decode(event_data(event), type=_UsageProbe)
+    except msgspec.MsgspecError:
+        return False
+    return not probe.choices and bytes(probe.usage).startswith(b"{")
+
+
+def with_report_in_usage(body: bytes, report: PaceReport) -> bytes:
+    """A JSON object with ``usage.pacekeeper`` added; unchanged when it has no usage object."""
+    try:
+        fields = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+        usage = msgspec.json.decode(fields["usage"], type=dict[str, msgspec.Raw])
+    except (msgspec.MsgspecError, KeyError):
+        return body
+    usage["pacekeeper"] = msgspec.Raw(msgspec.json.encode(report))
+    fields["usage"] = msgspec.Raw(msgspec.json.encode(usage))
+    return msgspec.json.encode(fields)
+
+
+def _with_report(event: bytes, report: PaceReport) -> bytes:
+    return b"data: " + with_report_in_usage(event_data(event), report) + b"\n\n"
+
+
+def whole_events(held: bytes, more: bytes) -> tuple[bytes, bytes]:
+    """Join and cut after the last whole event: (whole events, the unfinished rest)."""
+    joined = held + more if held else more
+    end = last_event_end(joined)
+    return joined[:end], joined[end:]

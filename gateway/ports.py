@@ -1,0 +1,172 @@
+"""Protocols between the floors: what a shell needs from what another floor owns.
+
+Implementations are chosen once, in ``gateway.app``.  Values that cross are frozen; nobody may change another's state
+through them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from msgspec import Struct
+
+from gateway.core.link.messages import RequestRecord
+from gateway.core.routing.backend import BackendState
+
+
+class RequestFilter(Struct, frozen=True, kw_only=True):
+    """Which history rows are wanted; newest first, at most ``limit``, older than the row id ``before`` (0: newest)."""
+
+    limit: int = 50
+    before: int = 0
+    model: str = ""
+    backend: str = ""
+    outcome: str = ""
+    slowest: bool = False
+
+
+class StoredRequest(Struct, frozen=True, kw_only=True):
+    """A history row: its id (grows with time) and the record."""
+
+    id: int
+    record: RequestRecord
+
+
+class BackendReport(Struct, frozen=True, kw_only=True):
+    """A backend as operators see it.  ``since_wall`` is when it entered ``state``; ``reason`` is one sentence."""
+
+    name: str
+    pool: str
+    url: str
+    driver: str
+    state: BackendState
+    reason: str
+    since_wall: float
+    models: tuple[str, ...]
+    profile: str
+    version: str
+    in_flight: int
+    engine_running: float | None
+    engine_waiting: float | None
+    generation_tokens: float | None
+    generation_tps: float | None
+    last_probe_wall: float | None
+    requests_total: int
+
+
+class PoolReport(Struct, frozen=True, kw_only=True):
+    """A pool as operators see it."""
+
+    name: str
+    models: tuple[str, ...]
+    serving: int
+    backends: int
+    min_available: int
+
+
+class WorkerReport(Struct, frozen=True, kw_only=True):
+    """A worker as control knows it; ``fresh`` is False when its heartbeats have stopped."""
+
+    slot: int
+    pid: int
+    started_wall: float
+    generation: int
+    in_flight: int
+    connections: int
+    dropped: int
+    fresh: bool
+
+
+class StatusReport(Struct, frozen=True, kw_only=True):
+    """The whole gateway in one look.  ``summary`` is one sentence for a tired person."""
+
+    summary: str
+    version: str
+    started_wall: float
+    config_path: str
+    config_loaded_wall: float
+    generation: int
+    in_flight: int
+    pools: tuple[PoolReport, ...]
+    workers: tuple[WorkerReport, ...]
+    outcomes: dict[str, int]
+    store_rows: int
+    store_problem: str
+
+
+class ConfigVerdict(Struct, frozen=True, kw_only=True):
+    """What became of a reload or a check: ``faults`` empty means good; ``changes`` are sentences."""
+
+    applied: bool
+    faults: tuple[str, ...] = ()
+    changes: tuple[str, ...] = ()
+    needs_restart: tuple[str, ...] = ()
+
+
+class Operations(Protocol):
+    """What the admin API may ask of control.  Implemented by ``gateway.control``."""
+
+    def status(self) -> StatusReport:
+        """The whole gateway, at once."""
+        ...
+
+    def backends(self) -> tuple[BackendReport, ...]:
+        """Every backend, in configuration order."""
+        ...
+
+    def backend(self, name: str) -> BackendReport | None:
+        """One backend, or None."""
+        ...
+
+    async def reload(self) -> ConfigVerdict:
+        """Read the configuration file again and apply its runtime part, all or nothing; returns when applied."""
+        ...
+
+    async def check(self, text: str | None) -> ConfigVerdict:
+        """Validate ``text`` (None: the configured file) without applying anything."""
+        ...
+
+
+class History(Protocol):
+    """The history store.  Implemented by ``gateway.store``."""
+
+    def add(self, records: Sequence[RequestRecord]) -> None:
+        """Queue rows for writing; returns at once; a full queue drops and counts."""
+        ...
+
+    async def find(self, wanted: RequestFilter) -> list[StoredRequest]:
+        """Rows that match.  Raises StoreUnusable."""
+        ...
+
+    async def get(self, request_id: str) -> StoredRequest | None:
+        """The newest row with that request id.  Raises StoreUnusable."""
+        ...
+
+    def rows(self) -> int:
+        """How many rows the store holds, as of its last write."""
+        ...
+
+    def problem(self) -> str:
+        """One sentence when the store cannot be used at present, else ""."""
+        ...
+
+
+class FeedItem(Struct, frozen=True, kw_only=True):
+    """One event of the live feed; ``id`` grows by one; ``data`` is JSON text."""
+
+    id: int
+    name: str
+    data: bytes
+
+
+class Feed(Protocol):
+    """The live feed.  Implemented by ``gateway.telemetry.bus``."""
+
+    def since(self, last_id: int) -> list[FeedItem]:
+        """Kept items newer than ``last_id`` (bounded ring; older ones are gone)."""
+        ...
+
+    async def wait(self, last_id: int, *, timeout_s: float) -> list[FeedItem]:
+        """Items newer than ``last_id`` as soon as there are any, or [] after ``timeout_s``."""
+        ...
