@@ -1,0 +1,95 @@
+"""`python -m benchmarks`: prepare the peers, or measure everything side by side and print the table.
+
+Exit codes: 0 measured, 1 nothing could be measured or a peer not installed, 2 wrong arguments.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import os
+import signal
+import sys
+from pathlib import Path
+from types import FrameType
+
+import uvloop
+
+from benchmarks import launch, machine, relays, report
+from benchmarks.plan import FULL, QUICK, Plan
+from benchmarks.prepare import prepare
+from benchmarks.results import Run
+from benchmarks.session import PARTS, Cores, Session, everything
+
+_LOCAL_RESULTS = Path(__file__).parent / "results" / "local"
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("action", nargs="?", choices=("run", "prepare"), default="run")
+    parser.add_argument("--quick", action="store_true", help="shorter windows and fewer rounds: under two minutes")
+    parser.add_argument("--relays", default="", help="comma-separated names; all by default")
+    parser.add_argument("--parts", default=",".join(PARTS), help=f"comma-separated, of {', '.join(PARTS)}")
+    parser.add_argument("--rounds", type=int, help="rounds of the cost part")
+    parser.add_argument("--bursts", action="store_true", help="all streams step at once, as one batch of an engine")
+    parser.add_argument("--include-usage", action="store_true", help="the client asks for usage itself")
+    parser.add_argument("--relay-core", type=int, default=0, help="core of the relay under test")
+    parser.add_argument("--load-core", type=int, default=1, help="core of the engine and the client")
+    parser.add_argument("--output", type=Path, default=_LOCAL_RESULTS, help="folder of the JSON and Markdown files")
+    arguments = parser.parse_args()
+    if unknown := set(arguments.parts.split(",")) - set(PARTS):
+        parser.error(f"unknown parts: {', '.join(sorted(unknown))}")
+    names = [relay.name for relay in relays.relays()]
+    if arguments.relays and (unknown := set(arguments.relays.split(",")) - set(names)):
+        parser.error(f"unknown relays: {', '.join(sorted(unknown))}; there are {', '.join(names)}")
+    if {arguments.relay_core, arguments.load_core} - os.sched_getaffinity(0):
+        parser.error("the two cores are not both there: side by side needs one for the relay and one for the load")
+    return arguments
+
+
+def _plan(arguments: argparse.Namespace) -> Plan:
+    plan = QUICK if arguments.quick else FULL
+    if arguments.rounds:
+        plan = dataclasses.replace(plan, rounds=arguments.rounds)
+    if arguments.bursts:
+        plan = dataclasses.replace(plan, grid_ms=plan.pace_ms)
+    return dataclasses.replace(plan, include_usage=arguments.include_usage)
+
+
+def _leave(_signal: int, _frame: FrameType | None) -> None:
+    # Leaves through the context managers, which end every process that was started.
+    raise SystemExit(1)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    signal.signal(signal.SIGTERM, _leave)
+    plan = _plan(arguments)
+    settings = {
+        name: str(value) if isinstance(value, tuple) else value for name, value in dataclasses.asdict(plan).items()
+    }
+    run = Run(machine=machine.describe(), settings=settings)
+    wanted = set(arguments.relays.split(",")) if arguments.relays else None
+    chosen = [relay for relay in relays.relays() if wanted is None or relay.name in wanted]
+    cores = Cores(relay=arguments.relay_core, load=arguments.load_core)
+    try:
+        with everything(chosen, run, cores=cores) as (targets, bystanders):
+            session = Session(plan, targets, bystanders=bystanders, run=run)
+            uvloop.run(session.measure(arguments.parts.split(",")))
+    except launch.NotStarted as failure:
+        print(f"the mock engine did not start: {failure}", file=sys.stderr)
+        return 1
+    stem = run.machine.date.replace(":", "").replace("+0000", "Z")
+    path = report.write(run, arguments.output, stem)
+    print(report.markdown(run))
+    print(f"written: {path}", file=sys.stderr)
+    return 0 if run.costs or run.latencies or run.memories or run.paces else 1
+
+
+def main() -> int:
+    """Do what the command line says."""
+    arguments = _arguments()
+    return prepare() if arguments.action == "prepare" else _run(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,48 @@
+"""How much is measured: rounds, windows and levels of a full and of a quick run. Values only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Sizes of a run; times in seconds, paces in milliseconds."""
+
+    rounds: int = 5
+    streams: int = 64
+    pace_ms: float = 25.0
+    grid_ms: float = 1.0
+    """1: the streams' steps are spread over time. Equal to the pace: all streams step at once, as one batch does."""
+    stream_window_s: float = 3.0
+    connections: int = 32
+    request_tokens: int = 16
+    request_window_s: float = 1.5
+    latency_levels: tuple[int, ...] = (1, 16, 64)
+    latency_rounds: int = 3
+    latency_window_s: float = 1.5
+    pace_pairs: int = 10
+    pace_tokens: int = 80
+    pace_step_ms: float = 12.5
+    idle_streams: int = 256
+    scale_levels: tuple[int, ...] = (16, 1024)
+    scale_pace_ms: float = 100.0
+    scale_rounds: int = 2
+    include_usage: bool = False
+    limit_s: float = 420.0
+    """No new part begins after this long; what is left out is written down."""
+
+
+FULL = Plan()
+QUICK = Plan(
+    rounds=3,
+    stream_window_s=1.5,
+    request_window_s=0.8,
+    latency_levels=(1, 64),
+    latency_rounds=1,
+    latency_window_s=1.0,
+    pace_pairs=3,
+    pace_tokens=50,
+    scale_levels=(),
+    limit_s=150.0,
+)

@@ -1,0 +1,169 @@
+"""A whole run: start everything, measure in alternating order, end everything.
+
+Owns the `Run` record while it is being filled. All relays stay up for the whole run and are idle while another is
+measured; the order turns around every round, so that a slow drift of the machine meets all of them alike.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from benchmarks import launch, machine, measure, relays
+from benchmarks.measure import Bystanders, StreamLoad
+from benchmarks.plan import Plan
+from benchmarks.relays import Relay, Target
+from benchmarks.results import PacePair, Run
+
+DIRECT = "direct"
+
+
+@dataclass(frozen=True, slots=True)
+class Cores:
+    """The core of the relay under test, and the one of engine and client."""
+
+    relay: int
+    load: int
+
+
+@contextmanager
+def everything(chosen: Sequence[Relay], run: Run, *, cores: Cores) -> Iterator[tuple[list[Target], Bystanders]]:
+    """Start the mock engine and every relay that can be started; the engine itself is the first target."""
+    os.sched_setaffinity(0, {cores.load})
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pacekeeper-bench-")))
+        [engine_port] = launch.free_ports(1)
+        log = folder / "engine.log"
+        command = [sys.executable, "-m", "benchmarks.mock_engine", "--port", str(engine_port)]
+        engine = stack.enter_context(launch.running(command, log, core=cores.load))
+        launch.wait_until_answering(engine, engine_port, log=log)
+        targets = [Target(name=DIRECT, port=engine_port)]
+        for relay in chosen:
+            run.notes[relay.name] = relay.note
+            reason = relay.missing()
+            if reason is None:
+                try:
+                    begun = relays.started(relay, folder, engine_port=engine_port, core=cores.relay)
+                    targets.append(stack.enter_context(begun))
+                except launch.NotStarted as failure:
+                    reason = f"did not start: {failure}"
+            if reason is not None:
+                run.missing[relay.name] = reason
+                say(f"{relay.name}: MISSING, {reason}")
+        yield targets, Bystanders(pids=(engine.pid, os.getpid()), cores=(cores.relay, cores.load))
+
+
+def say(text: str) -> None:
+    """Progress, for the person who waits."""
+    print(text, file=sys.stderr, flush=True)
+
+
+class Session:
+    """Measures all parts of a plan against started targets, and writes what it finds into the run's record."""
+
+    def __init__(self, plan: Plan, targets: Sequence[Target], *, bystanders: Bystanders, run: Run) -> None:
+        self._plan = plan
+        self._engine, *self._relays = targets
+        self._bystanders = bystanders
+        self._run = run
+        self._begun_s = time.monotonic()
+
+    def _in_turn(self, targets: Sequence[Target], *, rounds: int) -> Iterator[tuple[int, Target]]:
+        """Round numbers and targets: forwards, backwards, forwards, ... until the time is up."""
+        for number in range(rounds):
+            for target in targets if number % 2 == 0 else reversed(targets):
+                if time.monotonic() - self._begun_s > self._plan.limit_s:
+                    self._run.warnings.append(f"time limit of {self._plan.limit_s:g} s reached: parts were left out")
+                    return
+                yield number, target
+
+    async def measure(self, parts: Sequence[str]) -> None:
+        """Run the named parts (`PARTS`) in their order."""
+        for name in parts:
+            say(f"{time.monotonic() - self._begun_s:5.0f} s  {name}")
+            await PARTS[name](self)
+        self._run.wall_s = time.monotonic() - self._begun_s
+        self._run.warnings += machine.warnings(self._run)
+
+    async def cost(self) -> None:
+        """P1 to P3: CPU per event and per short request; both kinds in every round."""
+        plan = self._plan
+        load = StreamLoad(
+            level=plan.streams,
+            pace_ms=plan.pace_ms,
+            grid_ms=plan.grid_ms,
+            window_s=plan.stream_window_s,
+            include_usage=plan.include_usage,
+        )
+        for number, target in self._in_turn(self._relays, rounds=plan.rounds):
+            self._run.costs.append(
+                await measure.stream_cost(target, load, bystanders=self._bystanders, kind="stream", number=number)
+            )
+            self._run.costs.append(
+                await measure.request_cost(
+                    target,
+                    connections=plan.connections,
+                    tokens=plan.request_tokens,
+                    window_s=plan.request_window_s,
+                    bystanders=self._bystanders,
+                    number=number,
+                )
+            )
+
+    async def latency(self) -> None:
+        """P4: time to first event and lag of events, direct and through each relay, at several levels."""
+        plan = self._plan
+        for level in plan.latency_levels:
+            load = StreamLoad(level=level, pace_ms=plan.pace_ms, grid_ms=plan.grid_ms, window_s=plan.latency_window_s)
+            for number, target in self._in_turn([self._engine, *self._relays], rounds=plan.latency_rounds):
+                self._run.latencies.append(await measure.latency(target, load, number=number))
+
+    async def pace(self) -> None:
+        """P5: the token rate of a single stream through the gateway, over that of the same stream direct."""
+        plan = self._plan
+        gateway = [target for target in self._relays if target.name == "pacekeeper"]
+        for number, target in self._in_turn(gateway, rounds=plan.pace_pairs):
+            rates = [
+                await measure.single_stream_tps(one, tokens=plan.pace_tokens, step_ms=plan.pace_step_ms)
+                for one in (self._engine, target)
+            ]
+            self._run.paces.append(
+                PacePair(relay=target.name, number=number, direct_tps=rates[0], relayed_tps=rates[1])
+            )
+
+    async def memory(self) -> None:
+        """P6: memory at rest after the cost rounds, and per open idle stream."""
+        for _, target in self._in_turn(self._relays, rounds=1):
+            self._run.memories.append(await measure.idle_memory(target, streams=self._plan.idle_streams))
+
+    async def scale(self) -> None:
+        """P8: CPU per event with few and with many slow streams, through the gateway and the reference."""
+        plan = self._plan
+        compared = [target for target in self._relays if target.name in {"pacekeeper", "nginx"}]
+        for level in plan.scale_levels:
+            load = StreamLoad(
+                level=level, pace_ms=plan.scale_pace_ms, grid_ms=plan.grid_ms, window_s=plan.stream_window_s
+            )
+            for number, target in self._in_turn(compared, rounds=plan.scale_rounds):
+                self._run.costs.append(
+                    await measure.stream_cost(target, load, bystanders=self._bystanders, kind="scale", number=number)
+                )
+
+
+PARTS: Mapping[str, Callable[[Session], Coroutine[Any, Any, None]]] = MappingProxyType(
+    {
+        "cost": Session.cost,
+        "memory": Session.memory,
+        "latency": Session.latency,
+        "pace": Session.pace,
+        "scale": Session.scale,
+    }
+)
