@@ -49,7 +49,7 @@ types: $(STAMP) ## mypy, strict
 
 .PHONY: floors
 floors: $(STAMP) ## import-linter: imports go down only
-	$(BIN)/lint-imports
+	$(BIN)/lint-imports --no-logo
 
 .PHONY: coverage
 coverage: $(STAMP) ## the suite with branch coverage: core 100 %, everything 90 %
