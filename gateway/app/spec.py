@@ -9,11 +9,14 @@ from __future__ import annotations
 import os
 import stat
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from gateway.errors import GatewayFault, RuntimeDirUnusable
+
+if TYPE_CHECKING:
+    from gateway.settings import Settings  # the children read the specification and never load the settings' library
 
 SPEC_VERSION: Final = 1
 SPEC_NAME: Final = "install.json"
@@ -51,6 +54,27 @@ class InstallSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     def link_path(self) -> str:
         """Unix socket that control makes and workers connect to."""
         return str(Path(self.runtime_dir) / LINK_NAME)
+
+
+def install_spec(settings: Settings) -> InstallSpec:
+    """What ``settings`` say about this installation."""
+    install = settings.install
+    return InstallSpec(
+        config_path=str(settings.path),
+        runtime_dir=str(install.runtime_dir),
+        store_path=str(install.store.path),
+        workers=len(os.sched_getaffinity(0)) if install.workers == "auto" else install.workers,
+        clients=tuple(str(address) for address in install.clients.listen),
+        operators=tuple(str(address) for address in install.operators.listen),
+        log_format=install.log.format,
+        log_level=install.log.level,
+        drain_s=install.clients.drain_s,
+        client_head_s=install.clients.head_s,
+        client_idle_s=install.clients.idle_s,
+        connections=install.clients.connections,
+        store_keep_s=install.store.keep_days * 86400.0,
+        store_keep_bytes=install.store.keep_bytes,
+    )
 
 
 def prepare_runtime_dir(path: Path) -> None:
