@@ -1,0 +1,13 @@
+"""Configuration: one YAML file and ``PACEKEEPER_...`` variables, read into frozen models.
+
+Not a station.  ``load`` is the way in; it reports every fault at once, each with its place.  Two parts: *install*
+(a restart changes it) and *runtime* (a reload changes it).  Nothing here is written back, and no value of a secret is
+ever held: only the names of the variables that hold one.
+"""
+
+from gateway.settings.install import Install
+from gateway.settings.load import Settings, load, parse
+from gateway.settings.runtime import Backend, Pool, Runtime
+from gateway.settings.views import to_backends, to_policy, to_pools
+
+__all__ = ["Backend", "Install", "Pool", "Runtime", "Settings", "load", "parse", "to_backends", "to_policy", "to_pools"]

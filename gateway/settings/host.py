@@ -1,0 +1,48 @@
+"""What the settings need from the machine: variables that hold keys, certificate files that can be read.
+
+Not a station.  Asked at `serve`, `check` and reload.  It opens files for reading and nothing else, and never shows the
+value of a variable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from ssl import PROTOCOL_TLS_CLIENT, SSLContext, SSLError
+
+from gateway.settings.relations import Broken
+from gateway.settings.runtime import Backend, Runtime
+
+
+def missing(runtime: Runtime, environ: Mapping[str, str]) -> Iterator[Broken]:
+    """Everything that ``runtime`` refers to and that is not there or cannot be used."""
+    for at, pool in enumerate(runtime.pools):
+        for index, backend in enumerate(pool.backends):
+            path = ("pools", at, "backends", index)
+            if fault := _key_fault(backend, environ):
+                yield Broken((*path, "api_key_env"), fault)
+            if fault := _certificate_fault(backend):
+                yield Broken((*path, "tls_ca"), fault)
+
+
+def _key_fault(backend: Backend, environ: Mapping[str, str]) -> str:
+    name = backend.api_key_env
+    if not name:
+        return ""
+    value = environ.get(name, "")
+    if not value:
+        return f"the environment variable {name} is {'empty' if name in environ else 'not set'}"
+    if not (value.isascii() and value.isprintable() and value == value.strip()):
+        return f"the value of {name} cannot stand in a header (a line break or blank at its end?)"
+    return ""
+
+
+def _certificate_fault(backend: Backend) -> str:
+    if not backend.tls_ca:
+        return ""
+    try:
+        SSLContext(PROTOCOL_TLS_CLIENT).load_verify_locations(cafile=backend.tls_ca)
+    except SSLError:
+        return f"{backend.tls_ca} holds no certificate in PEM form"
+    except OSError as error:
+        return f"cannot read {backend.tls_ca}: {(error.strerror or 'unknown reason').lower()}"
+    return ""

@@ -1,0 +1,198 @@
+"""The runtime part of the settings: what a reload changes while requests are in flight.
+
+Not a station.  Pools, backends and the policies of the request flow.  Names and defaults of timers, limits and headers
+are those of the policies that workers get (``gateway.core.routing.snapshot``), so the two cannot drift apart.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+from pydantic import Field
+
+from gateway.core.routing.snapshot import HeaderPolicy, LimitPolicy, TimerPolicy
+from gateway.settings.section import Section
+from gateway.settings.types import (
+    BackendUrl,
+    Bytes,
+    Count,
+    CountOrNone,
+    ModelName,
+    Name,
+    OptionalFile,
+    Seconds,
+    SecondsOrOff,
+    Switch,
+    VariableName,
+)
+
+_TIMERS: Final = TimerPolicy()
+_LIMITS: Final = LimitPolicy()
+_HEADERS: Final = HeaderPolicy()
+
+
+class Backend(Section):
+    """One vLLM server."""
+
+    name: Name = Field(
+        description="Unique in the whole gateway; shown in logs, metrics and the `X-Gateway-Backend` header."
+    )
+    url: BackendUrl = Field(
+        description="`http://host:port`, `https://host:port` or `unix:/path`, without a path: the gateway adds it. Never "
+        "a user, a password or a query: urls are shown."
+    )
+    api_key_env: VariableName = Field(
+        "",
+        description="Name of the environment variable with this backend's own key (its `--api-key`). Empty: no key is "
+        "sent. A name, so that no key stands in the file; what clients send as a key is never passed on.",
+    )
+    tls_ca: OptionalFile = Field(
+        "",
+        description="PEM file with the authorities that an https backend is verified against. Empty: the system's. "
+        "Relative to the current directory. Verification cannot be switched off.",
+    )
+    driver: Literal["static"] = Field(
+        "static",
+        description="Who runs the engine. `static`: somebody else; the gateway watches it and never starts or stops it.",
+    )
+
+
+class Pool(Section):
+    """Backends that serve the same models."""
+
+    name: Name = Field(description="Unique among the pools; shown in logs and metrics.")
+    models: tuple[ModelName, ...] = Field(
+        (),
+        description="Names that clients use. Empty: whatever the backends report at `/v1/models`, which is right when "
+        "vLLM runs with the `--served-model-name` that clients know.",
+    )
+    min_available: CountOrNone = Field(
+        1,
+        description="With fewer backends serving than this, `status` calls the pool short.",
+    )
+    backends: tuple[Backend, ...] = Field(min_length=1, description="The servers of the pool, at least one.")
+
+
+class Timers(Section):
+    """Every wait of the request flow."""
+
+    connect_s: Seconds = Field(
+        _TIMERS.connect_s,
+        description="For a backend to accept a connection; past it another backend is tried, since nothing was sent.",
+    )
+    first_event_s: Seconds = Field(
+        _TIMERS.first_event_s,
+        description="From the request being sent to the first event of the answer. Long, since vLLM answers 200 at "
+        "once and then keeps the request in its queue.",
+    )
+    stall_s: Seconds = Field(
+        _TIMERS.stall_s,
+        description="Without a byte for this long an answer ends with an error event, unless the engine is seen to "
+        "generate tokens meanwhile.",
+    )
+    silent_max_s: Seconds = Field(
+        _TIMERS.silent_max_s,
+        description="The longest silence even while the engine generates (it thinks and the client asked not to see "
+        "it). At least stall_s.",
+    )
+    pulse_fresh_s: Seconds = Field(
+        _TIMERS.pulse_fresh_s,
+        description="How old a reading of the engine's token counter may be to count as a sign of life. At least twice "
+        "probes.scrape_s, so that one missed reading ends nothing.",
+    )
+    total_s: SecondsOrOff = Field(
+        _TIMERS.total_s,
+        description="The longest a request may take in all; 0: no bound, since a long answer is no fault.",
+    )
+    upstream_idle_s: Seconds = Field(
+        _TIMERS.upstream_idle_s,
+        description="How long an idle connection to a backend is kept. Below the 5 s after which vLLM's server closes "
+        "it, so that no request meets a closing connection.",
+    )
+    client_write_s: Seconds = Field(
+        _TIMERS.client_write_s,
+        description="How long a client may take no bytes before its connection is closed and its request cancelled.",
+    )
+
+
+class Limits(Section):
+    """Every bound of the request flow."""
+
+    body_bytes: Bytes = Field(
+        _LIMITS.body_bytes,
+        description="The largest request body; larger ones get 413. Images and audio travel inside.",
+    )
+    body_s: Seconds = Field(
+        _LIMITS.body_s,
+        description="For a whole body to arrive; later ones get 408. An absolute deadline, so dripping does not help.",
+    )
+    in_flight: Count = Field(
+        _LIMITS.in_flight,
+        description="Requests in flight over all workers; further ones get 429 with `Retry-After`.",
+    )
+    hold_bytes: Bytes = Field(
+        _LIMITS.hold_bytes,
+        description="How much of one answer is held back while an event is not yet whole. At least event_bytes.",
+    )
+    event_bytes: Bytes = Field(
+        _LIMITS.event_bytes,
+        description="The largest single event of a stream; a larger one ends the stream with an error.",
+    )
+    answer_hold_bytes: Bytes = Field(
+        _LIMITS.answer_hold_bytes,
+        description="How much of an answer that is no stream is held back, so that one that breaks off before can "
+        "still end in a clear error. Larger answers go out as they come.",
+    )
+    answer_tap_bytes: Bytes = Field(
+        _LIMITS.answer_tap_bytes,
+        description="How much of an answer that is no stream is kept to read its usage. Larger answers are relayed "
+        "unmeasured.",
+    )
+    client_buffer_bytes: Bytes = Field(
+        _LIMITS.client_buffer_bytes,
+        description="Bytes that wait for a slow client before reading from its backend pauses.",
+    )
+
+
+class Headers(Section):
+    """Which headers of its own the gateway adds to an answer, besides `X-Request-Id`."""
+
+    backend_name: Switch = Field(
+        _HEADERS.backend_name,
+        description="`X-Gateway-Backend`: which backend answered. Off where clients shall not know.",
+    )
+    profile_name: Switch = Field(
+        _HEADERS.profile_name,
+        description="`X-Gateway-Profile`: under which profile the backend runs, where one is known.",
+    )
+
+
+class Probes(Section):
+    """How the gateway watches the backends."""
+
+    health_s: Seconds = Field(2.0, description="Between two health probes of a backend.")
+    scrape_s: Seconds = Field(
+        2.0,
+        description="Between two readings of an engine's `/metrics`. Costs the engine about a millisecond each.",
+    )
+    timeout_s: Seconds = Field(
+        2.0, description="For one probe to be answered. A busy engine answers late, a dead one not at all."
+    )
+    fall: Count = Field(
+        3, description="Failed probes in a row that eject a backend. One lost probe must not empty a pool."
+    )
+    rise: Count = Field(
+        1, description="Good probes in a row that bring it back. One, since an idle engine costs more than a retry."
+    )
+
+
+class Runtime(Section):
+    """Everything that a reload can change."""
+
+    pools: tuple[Pool, ...] = Field(
+        min_length=1, description="Backends by the models that they serve. A model belongs to one pool."
+    )
+    timers: Timers = Field(default_factory=Timers, description=Timers.__doc__)
+    limits: Limits = Field(default_factory=Limits, description=Limits.__doc__)
+    headers: Headers = Field(default_factory=Headers, description=Headers.__doc__)
+    probes: Probes = Field(default_factory=Probes, description=Probes.__doc__)
