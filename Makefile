@@ -59,6 +59,10 @@ coverage: $(STAMP) ## the suite with branch coverage: core 100 %, everything 90 
 	$(BIN)/coverage report --include='gateway/core/*' --fail-under=100
 	$(BIN)/coverage report --fail-under=90
 
+.PHONY: docs
+docs: $(STAMP) ## write the reference pages from the catalogues in the code
+	$(BIN)/python -m docs.reference
+
 .PHONY: docker-check
 docker-check: $(STAMP) ## carry out the Dockerfile in a clean folder and try the result (root, no Docker needed)
 	$(BIN)/python -m deploy.docker.check
