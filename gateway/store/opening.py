@@ -1,0 +1,149 @@
+"""Opening the history file: what is ours and whole is opened, what is damaged is reported, the rest is refused.
+
+Runs in the store's thread.  Changes nothing of a file that it refuses: another program's database, or one that a
+newer release wrote.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import stat
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+from gateway.errors import StoreUnusable
+from gateway.store.diagnose import Cause, Damaged, cause_of, explain
+from gateway.store.policy import StorePolicy
+from gateway.store.schema import APPLICATION_ID, STEPS, migrate, version_of
+
+Connect = Callable[[Path, float], sqlite3.Connection]
+"""Path and busy timeout in seconds -> a connection that begins no transaction of its own accord."""
+
+_OPCODES_BETWEEN_LOOKS: Final = 20_000
+_SIDE_FILES: Final = ("", "-wal", "-shm")
+
+
+def connect(path: Path, busy_s: float) -> sqlite3.Connection:
+    """The real thing; tests hand in one that fails."""
+    return sqlite3.connect(path, timeout=busy_s, isolation_level=None)
+
+
+def open_history(policy: StorePolicy, connect_to: Connect = connect) -> tuple[sqlite3.Connection, int]:
+    """Open or create the file and bring its schema up to date; also the version that it had (0: it is new).
+
+    Raises Damaged when the file has to be moved aside, StoreUnusable with path, reason and remedy when it cannot be
+    used as it stands.
+    """
+    path = policy.path
+    try:
+        _make_file(path)
+        connection = connect_to(path, policy.busy_s)
+    except (OSError, sqlite3.Error) as error:
+        raise StoreUnusable(explain(error, path)) from error
+    try:
+        _refuse_what_is_not_ours(connection, path)
+        _look_for_damage(connection, policy.check_s)
+        _set_up(connection, policy)
+        _claim(connection)
+        before = migrate(connection)
+    except sqlite3.Error as error:
+        connection.close()
+        if cause_of(error) is Cause.DAMAGE:
+            raise Damaged(str(error)) from error
+        raise StoreUnusable(explain(error, path)) from error
+    except BaseException:
+        connection.close()
+        raise
+    return connection, before
+
+
+def move_aside(path: Path, now_wall: float) -> Path:
+    """Rename the file and what belongs to it, so that nothing is lost; returns the new name.  Raises OSError."""
+    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now_wall))
+    aside = path.with_name(f"{path.name}.damaged-{stamp}")
+    number = 1
+    while aside.exists():
+        number += 1
+        aside = path.with_name(f"{path.name}.damaged-{stamp}-{number}")
+    for suffix in reversed(_SIDE_FILES):
+        with contextlib.suppress(FileNotFoundError):
+            Path(f"{path}{suffix}").rename(f"{aside}{suffix}")
+    return aside
+
+
+@contextlib.contextmanager
+def limited(connection: sqlite3.Connection, limit_s: float) -> Iterator[None]:
+    """Interrupt whatever statement still runs on the connection after ``limit_s``."""
+    end = time.monotonic() + limit_s
+    connection.set_progress_handler(lambda: time.monotonic() > end, _OPCODES_BETWEEN_LOOKS)
+    try:
+        yield
+    finally:
+        connection.set_progress_handler(None, 0)
+
+
+def _make_file(path: Path) -> None:
+    # SQLite would make it readable for all; the side files inherit the mode.
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
+    try:
+        regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
+    finally:
+        os.close(descriptor)
+    if not regular:
+        raise StoreUnusable(f"{path}: not a regular file; set store.path to a file")
+
+
+def _refuse_what_is_not_ours(connection: sqlite3.Connection, path: Path) -> None:
+    version = version_of(connection)
+    owner = connection.execute("PRAGMA application_id").fetchone()[0]
+    tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+    if owner != APPLICATION_ID and (owner or version or tables):
+        raise StoreUnusable(f"{path}: a database of another program; set store.path to a file of its own")
+    if version > len(STEPS):
+        raise StoreUnusable(
+            f"{path}: written by a newer release (schema version {version}, this one knows {len(STEPS)});"
+            " start that release, or move the file away"
+        )
+
+
+def _look_for_damage(connection: sqlite3.Connection, limit_s: float) -> None:
+    # Bounded: a large file is looked at in part; what is found later is handled later.
+    try:
+        with limited(connection, limit_s):
+            finding = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+    except sqlite3.OperationalError as error:
+        if cause_of(error) is Cause.INTERRUPTED:
+            return
+        raise
+    if finding != "ok":
+        raise Damaged(str(finding))
+
+
+def _set_up(connection: sqlite3.Connection, policy: StorePolicy) -> None:
+    # auto_vacuum counts only while the file is empty, so it comes before anything writes.
+    for statement in (
+        "PRAGMA auto_vacuum = INCREMENTAL",
+        "PRAGMA journal_mode = WAL",
+        "PRAGMA synchronous = NORMAL",
+        "PRAGMA temp_store = MEMORY",
+        f"PRAGMA cache_size = -{policy.cache_bytes // 1024}",
+        f"PRAGMA journal_size_limit = {policy.log_bytes}",
+    ):
+        connection.execute(statement).fetchall()
+
+
+def _claim(connection: sqlite3.Connection) -> None:
+    # Marks the file as ours before it holds anything, and always writes: a full or read-only disk shows here, at the
+    # start, and not at the first request.
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+    connection.execute("COMMIT")

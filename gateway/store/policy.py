@@ -1,0 +1,43 @@
+"""Every bound of the history store in one value: where it is, how long it remembers, how much may wait.
+
+Read by all of `gateway.store`, made by `gateway.app` from the settings.  Holds no state.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from msgspec import Struct
+
+
+class StorePolicy(Struct, frozen=True, kw_only=True):
+    """Limits of the store; the first three come from the operator, the rest are proportions that fit them.
+
+    ``keep_days`` and ``keep_bytes`` bound what is remembered (0: no bound); the size counted is that of the pages in
+    use, not of the write-ahead log beside the file (at most ``log_bytes`` at rest).  ``pending_records`` may wait for
+    the disk, more are dropped and counted.  A batch is written ``flush_s`` after its first record or when
+    ``batch_records`` wait.  Each tick removes at most ``trim_records`` old rows and gives at most ``vacuum_pages``
+    back to the file system, while ``spare_pages`` stay for the rows to come.
+    """
+
+    path: Path
+    keep_days: float = 30.0
+    keep_bytes: int = 1024 * 1024 * 1024
+    pending_records: int = 10_000
+    pending_questions: int = 64
+    batch_records: int = 512
+    flush_s: float = 0.2
+    tick_s: float = 1.0
+    busy_s: float = 2.0
+    check_s: float = 1.0
+    query_s: float = 2.0
+    answer_s: float = 5.0
+    hung_s: float = 10.0
+    retry_first_s: float = 1.0
+    retry_max_s: float = 30.0
+    move_aside_every_s: float = 60.0
+    trim_records: int = 1024
+    vacuum_pages: int = 512
+    spare_pages: int = 256
+    cache_bytes: int = 8 * 1024 * 1024
+    log_bytes: int = 16 * 1024 * 1024
