@@ -64,7 +64,7 @@ Word = Beat | Ready | Drained
 Order = Adopt | Release | Stop | Reload
 """What the supervisor says."""
 
-_MAX_SLOT: Final = 10_000
+_MAX_SLOT_DIGITS: Final = 4
 
 
 def line(said: Word | Order) -> bytes:
@@ -101,7 +101,7 @@ class Lines:
         *whole, rest = (self._pending + data).split(b"\n")
         said: list[Word | Order] = []
         for text in whole:
-            if not self._skipping and (word := _parse(text)) is not None:
+            if not self._skipping and len(text) <= MAX_LINE_BYTES and (word := _parse(text)) is not None:
                 said.append(word)
             self._skipping = False
         if len(rest) > MAX_LINE_BYTES:
@@ -130,7 +130,7 @@ def _parse_numbered(name: str, number: str) -> Order | None:
     if name == "stop":
         deadline_s = _seconds(number)
         return None if deadline_s is None else Stop(deadline_s)
-    if not (number.isascii() and number.isdigit()) or int(number[:9]) >= _MAX_SLOT:
+    if not number.isdecimal() or len(number) > _MAX_SLOT_DIGITS:
         return None
     match name:
         case "adopt":
