@@ -83,7 +83,8 @@ class _Window:
             waited_share=waited_ns / ran_ns if ran_ns else 0.0,
             load_core_busy=load_ns / 1e9 / window_s,
             foreign_share=(busy_s - (ran_ns + load_ns) / 1e9) / window_s,
-            gap_p99_us=percentile(tally.gap_us, 0.99),
+            lag_p50_us=percentile(tally.lag_us, 0.5),
+            lag_p99_us=percentile(tally.lag_us, 0.99),
             failures=tally.failures[:_KEPT_FAILURES],
         )
 

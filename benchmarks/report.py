@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from benchmarks.figures import Spread, difference, ratios, spread
+from benchmarks.machine import quietest
 from benchmarks.results import CostRound, LatencyRound, Run
 
 _NONE = "-"
@@ -34,7 +35,7 @@ class _Costs:
     """The cost rounds of one kind and level, by relay and round."""
 
     def __init__(self, run: Run, kind: str, level: int | None = None) -> None:
-        rounds = [cost for cost in run.costs if cost.kind == kind and level in {None, cost.level}]
+        rounds = [cost for cost in quietest(run.costs) if cost.kind == kind and level in {None, cost.level}]
         self.count = max((cost.number + 1 for cost in rounds), default=0)
         self.by_relay: dict[str, dict[int, CostRound]] = {}
         for cost in rounds:

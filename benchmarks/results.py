@@ -26,7 +26,9 @@ class CostRound(msgspec.Struct, frozen=True, kw_only=True):
     """Share of the window the engine and the client were computing (they share a core)."""
     foreign_share: float
     """Busy share of both cores that no process of the run explains, in cores."""
-    gap_p99_us: float | None
+    lag_p50_us: float | None
+    """Events only: from the engine's write to the client's read."""
+    lag_p99_us: float | None
     failures: list[str]
 
     @property
