@@ -187,7 +187,7 @@ class StreamClient(Client):
         tally.events += count
         if tally.timing:
             self._time(body)
-        if self.request is not None and self._events >= self.request.events - 1:
+        if self.request is not None and self._events >= self.request.events - 2:
             self._finished = self._finished or _FINISH in body
             self._done = body.endswith(_DONE)
             if self._done:

@@ -97,7 +97,7 @@ class ChannelTokens:
     """How the tokens of one answer fall on the channels.
 
     With reasoning: one `<think>`, `reasoning` tokens, one `</think>`, `content` tokens, one end token. Answers of
-    fewer than four tokens have no reasoning: their first token makes the role chunk only.
+    fewer than five tokens have no reasoning: their first token makes the role chunk only.
     """
 
     completion_tokens: int
@@ -112,7 +112,7 @@ class ChannelTokens:
 
 def channel_tokens(completion_tokens: int) -> ChannelTokens:
     """Split an answer of `completion_tokens` (>= 2): half reasoning, half content."""
-    if completion_tokens < 4:
+    if completion_tokens < 5:
         return ChannelTokens(completion_tokens=completion_tokens, reasoning=0, content=max(0, completion_tokens - 2))
     deltas = completion_tokens - 3
     reasoning = deltas // 2
