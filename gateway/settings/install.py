@@ -13,7 +13,7 @@ from pydantic import Field
 from gateway.settings.section import Section
 from gateway.settings.types import Bytes, Count, Days, FilePath, Listen, Seconds, Workers
 
-_ADDRESS: Final = '"127.0.0.1:8080", "[::1]:8080" or "unix:/path"'
+_FORMS: Final = '`"host:port"`, `"[v6]:port"` or `"unix:/path"`, the host an IP address of this machine'
 
 
 class Clients(Section):
@@ -22,7 +22,7 @@ class Clients(Section):
     listen: tuple[Listen, ...] = Field(
         ("127.0.0.1:8080",),
         min_length=1,
-        description=f"Addresses for clients: {_ADDRESS}. The loopback by default, since no keys are asked for.",
+        description=f"Addresses for clients: {_FORMS}. The loopback by default, since no keys are asked for.",
     )
     head_s: Seconds = Field(
         30.0,
@@ -50,7 +50,7 @@ class Operators(Section):
     listen: tuple[Listen, ...] = Field(
         ("127.0.0.1:8081",),
         min_length=1,
-        description=f"Addresses for operators: {_ADDRESS}. `/metrics` is open here; everything else asks for the "
+        description=f"Addresses for operators: {_FORMS}. `/metrics` is open here; everything else asks for the "
         "token in `<runtime_dir>/admin.token`. The loopback by default, since the token travels in clear text.",
     )
 
@@ -75,7 +75,7 @@ class Store(Section):
     keep_days: Days = Field(30.0, description="Rows older than this are removed. A month covers a monthly report.")
     keep_bytes: Bytes = Field(
         1024**3,
-        description="The oldest rows are removed when the file grows beyond this. About 2 million requests per GiB.",
+        description="The oldest rows are removed when the file grows beyond this. A row is a few hundred bytes.",
     )
 
 

@@ -46,10 +46,10 @@ def _listeners(data: dict[str, Any]) -> Iterator[Broken]:
     for section, listen in (("clients", clients and clients.listen), ("operators", operators and operators.listen)):
         for at, text in enumerate(listen or ()):
             address, path = parse_listen(text), (section, "listen", at)
-            if address in taken:
-                yield Broken(path, f"the same address as {spell(taken[address])}")
-            elif address.port and ports.get(address.port, section) != section:
+            if address.port and ports.get(address.port, section) != section:
                 yield Broken(path, f"port {address.port} is a port of the clients; operators need one of their own")
+            elif address in taken:
+                yield Broken(path, f"the same address as {spell(taken[address])}")
             elif section == "clients" and auth is not None and not address.is_private:
                 yield Broken(
                     path,

@@ -63,14 +63,14 @@ class Pool(Section):
     name: Name = Field(description="Unique among the pools; shown in logs and metrics.")
     models: tuple[ModelName, ...] = Field(
         (),
-        description="Names that clients use. Empty: whatever the backends report at `/v1/models`, which is right when "
-        "vLLM runs with the `--served-model-name` that clients know.",
+        description="Names that clients use; they are passed on as they are, so the engines must know them "
+        "(`--served-model-name`). Empty: whatever the backends report at `/v1/models`.",
     )
     min_available: CountOrNone = Field(
         1,
         description="With fewer backends serving than this, `status` calls the pool short.",
     )
-    backends: tuple[Backend, ...] = Field(min_length=1, description="The servers of the pool, at least one.")
+    backends: tuple[Backend, ...] = Field(min_length=1, description="A list with at least one server.")
 
 
 class Timers(Section):
@@ -173,7 +173,7 @@ class Probes(Section):
     health_s: Seconds = Field(2.0, description="Between two health probes of a backend.")
     scrape_s: Seconds = Field(
         2.0,
-        description="Between two readings of an engine's `/metrics`. Costs the engine about a millisecond each.",
+        description="Between two readings of an engine's `/metrics`. Load, and the sign of life of timers.pulse_fresh_s, come from them.",
     )
     timeout_s: Seconds = Field(
         2.0, description="For one probe to be answered. A busy engine answers late, a dead one not at all."
@@ -190,7 +190,7 @@ class Runtime(Section):
     """Everything that a reload can change."""
 
     pools: tuple[Pool, ...] = Field(
-        min_length=1, description="Backends by the models that they serve. A model belongs to one pool."
+        min_length=1, description="A list with at least one pool; a model belongs to one of them only."
     )
     timers: Timers = Field(default_factory=Timers, description=Timers.__doc__)
     limits: Limits = Field(default_factory=Limits, description=Limits.__doc__)

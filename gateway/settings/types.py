@@ -7,6 +7,7 @@ wrong.  Nothing is opened or resolved here.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -19,6 +20,13 @@ _SIZE: Final = re.compile(r"([0-9]+)\s*([A-Za-z]*)")
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _MAX_MODEL_CHARS: Final = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What a value is, in the words of the reference page; stands in the metadata of a type."""
+
+    words: str
 
 
 def _number(given: Any) -> Any:
@@ -98,36 +106,38 @@ def _workers(given: Any) -> Any:
     return count
 
 
-Seconds = Annotated[float, BeforeValidator(_number), Field(gt=0, le=604_800, allow_inf_nan=False)]
+Seconds = Annotated[float, BeforeValidator(_number), Field(gt=0, le=604_800, allow_inf_nan=False), Kind("seconds")]
 """A wait, in seconds: more than 0, at most a week."""
 
-SecondsOrOff = Annotated[float, BeforeValidator(_number), Field(ge=0, le=604_800, allow_inf_nan=False)]
+SecondsOrOff = Annotated[
+    float, BeforeValidator(_number), Field(ge=0, le=604_800, allow_inf_nan=False), Kind("seconds, 0 is off")
+]
 """A wait, in seconds; 0 switches it off."""
 
-Days = Annotated[float, BeforeValidator(_number), Field(gt=0, le=36_500, allow_inf_nan=False)]
+Days = Annotated[float, BeforeValidator(_number), Field(gt=0, le=36_500, allow_inf_nan=False), Kind("days")]
 """An age, in days."""
 
-Count = Annotated[int, BeforeValidator(_number), Field(ge=1, le=1_000_000)]
+Count = Annotated[int, BeforeValidator(_number), Field(ge=1, le=1_000_000), Kind("number")]
 """How many: at least 1."""
 
-CountOrNone = Annotated[int, BeforeValidator(_number), Field(ge=0, le=1_000_000)]
+CountOrNone = Annotated[int, BeforeValidator(_number), Field(ge=0, le=1_000_000), Kind("number, may be 0")]
 """How many, or 0."""
 
-Bytes = Annotated[int, BeforeValidator(_size), Field(ge=1024, le=1024**5)]
+Bytes = Annotated[int, BeforeValidator(_size), Field(ge=1024, le=1024**5), Kind("size")]
 """A size in bytes, given as a number or as ``64 MiB``."""
 
-Switch = bool
-Name = Annotated[str, BeforeValidator(_text), AfterValidator(_name)]
-ModelName = Annotated[str, BeforeValidator(_text), AfterValidator(_model_name)]
-VariableName = Annotated[str, BeforeValidator(_text), AfterValidator(_variable)]
-FilePath = Annotated[Path, BeforeValidator(_absolute)]
+Switch = Annotated[bool, Kind("true or false")]
+Name = Annotated[str, BeforeValidator(_text), AfterValidator(_name), Kind("name")]
+ModelName = Annotated[str, BeforeValidator(_text), AfterValidator(_model_name), Kind("model name")]
+VariableName = Annotated[str, BeforeValidator(_text), AfterValidator(_variable), Kind("variable name")]
+FilePath = Annotated[Path, BeforeValidator(_absolute), Kind("path")]
 """A path; relative ones count from the current directory and are absolute once read."""
 
-OptionalFile = Annotated[str, BeforeValidator(_file)]
+OptionalFile = Annotated[str, BeforeValidator(_file), Kind("path")]
 """A path as text, absolute once read, or "" for none."""
 
-Listen = Annotated[str, BeforeValidator(_text), AfterValidator(lambda given: str(parse_listen(given)))]
+Listen = Annotated[str, BeforeValidator(_text), AfterValidator(lambda given: str(parse_listen(given))), Kind("address")]
 """Where to listen, in its one normal form."""
 
-BackendUrl = Annotated[str, BeforeValidator(_text), AfterValidator(parse_url)]
-Workers = Annotated[int | Literal["auto"], BeforeValidator(_workers)]
+BackendUrl = Annotated[str, BeforeValidator(_text), AfterValidator(parse_url), Kind("url")]
+Workers = Annotated[int | Literal["auto"], BeforeValidator(_workers), Kind("number or `auto`")]
