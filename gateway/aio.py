@@ -19,12 +19,11 @@ class Nursery:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._on_failure = on_failure
 
-    def spawn(self, coroutine: Coroutine[Any, Any, Any], *, name: str) -> asyncio.Task[Any]:
+    def spawn(self, coroutine: Coroutine[Any, Any, Any], *, name: str) -> None:
         """Start ``coroutine`` as a named task that lives until it ends or the nursery closes."""
         task = spawn(coroutine, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
-        return task
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)

@@ -15,10 +15,25 @@ from gateway.errors import BackendDied, BackendError, BackendGarbled, BackendSil
 COUNTED_CODES: Final = frozenset(
     error.code for error in (BackendDied, BackendError, BackendGarbled, BackendSilent, BackendStalled, ConnectFailed)
 )
-"""Codes of passive failures that speak against a backend; every other code is ignored."""
+"""Codes of passive failures that speak against a backend."""
+
+_STATUS_PREFIX: Final = "status_"
+_BACKPRESSURE: Final = 503
+_SERVER_ERRORS: Final = range(500, 600)
 
 LOST_CONNECTION: Final = frozenset({BackendDied.code, ConnectFailed.code})
 """Codes after which it is worth asking at once whether anything listens there."""
+
+
+def speaks_against(code: str) -> bool:
+    """Whether a passive failure with ``code`` counts: an error of :data:`COUNTED_CODES`, or ``status_500`` and such.
+
+    ``status_503`` is backpressure and any 4xx the client's affair: neither counts, like every code that is not known.
+    """
+    status = code.removeprefix(_STATUS_PREFIX)
+    if status == code:
+        return code in COUNTED_CODES
+    return status.isdecimal() and int(status) in _SERVER_ERRORS and int(status) != _BACKPRESSURE
 
 
 class ProbeResult(StrEnum):

@@ -15,7 +15,6 @@ from typing import assert_never
 
 from gateway.core.routing.backend import BackendState, may_follow
 from gateway.core.routing.evidence import (
-    COUNTED_CODES,
     LOST_CONNECTION,
     DrainAsked,
     DrainLifted,
@@ -25,6 +24,7 @@ from gateway.core.routing.evidence import (
     RequestFailed,
     RequestsSucceeded,
     Tally,
+    speaks_against,
 )
 from gateway.core.step import Step
 
@@ -191,7 +191,7 @@ def _request_succeeded(health: Health, count: int, *, policy: HealthPolicy, now:
 
 def _request_failed(health: Health, failure: RequestFailed, *, policy: HealthPolicy, now: float) -> HealthStep:
     late = failure.at < health.since  # news of a time before this state: it was counted then, or it is another process
-    if failure.code not in COUNTED_CODES or health.state is not BackendState.SERVING or late:
+    if not speaks_against(failure.code) or health.state is not BackendState.SERVING or late:
         return Step(health)
     tally = health.tally.add(now, policy.window_s, failed=1)
     known = replace(health, tally=tally)

@@ -19,9 +19,11 @@ INTERNAL_ERROR: Final = 500
 
 
 class Attempt(Struct, frozen=True, kw_only=True):
-    """How one attempt ended: ``status`` 0 when no head came; ``answer`` the start of an error body;
-    ``sent_to_client`` whether the client has had a byte; ``stopping`` whether we ourselves are ending the backend;
-    ``zero_token_abort`` whether the whole answer is an abort without a token.
+    """How one attempt ended.
+
+    ``status`` is 0 when no head came; ``answer`` the start of an error body; ``sent_to_client`` whether the client
+    has had a byte; ``stopping`` whether we ourselves are ending the backend; ``zero_token_abort`` whether the whole
+    answer is an abort without a token.
     """
 
     ending: Ending

@@ -59,7 +59,7 @@ def least_in_flight(
     backends: Sequence[BackendView], in_flight: Callable[[str], int], *, turn: int
 ) -> BackendView | None:
     """The backend with the fewest requests in flight; among equals the ``turn``-th, so that ties go round."""
-    if len(backends) < 2:  # noqa: PLR2004  (nothing to choose)
+    if len(backends) < 2:
         return backends[0] if backends else None
     loads = [in_flight(b.name) for b in backends]
     least = min(loads)

@@ -13,7 +13,7 @@ from typing import Final, Protocol
 import msgspec
 
 from gateway.core.stream.http1 import last_event_end
-from gateway.core.stream.report import PaceReport
+from gateway.core.stream.pace import PaceReport
 
 USAGE_NEEDLES: Final = (b'"choices":[]', b'"choices": []')
 DONE_NEEDLE: Final = b"[DONE]"

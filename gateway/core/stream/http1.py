@@ -168,19 +168,14 @@ class ChunkedBody:
         while at < size:
             eol = data.find(b"\r\n", at, at + MAX_SIZE_LINE_BYTES)
             if eol < 0:
-                if size - at >= MAX_SIZE_LINE_BYTES:
-                    raise BadFraming("chunk size line over 256 bytes")
                 self._needed = 0
                 break
             length, bare = _chunk_size(data[at:eol])
             plain &= bare
-            if length == 0:
-                if not self._trailer(data, eol):
-                    break
-                if payloads and plain:
-                    self.raw = data[:at]
-                return payloads
             end = eol + 2 + length
+            if length == 0:
+                self._trailer(data, eol)
+                break
             if end + 2 > size:
                 self._needed = end + 2 - at
                 break
@@ -188,29 +183,24 @@ class ChunkedBody:
                 raise BadFraming("chunk data not followed by CRLF")
             payloads.append(data[eol + 2 : end])
             at = end + 2
-        if at < size:
-            self._held = data[at:]
-            if payloads and plain:
-                self.raw = data[:at]
-        elif plain:
-            self.raw = data
+        if at < size and not self.ended:
+            self._hold(data[at:])
+        if payloads and plain:
+            self.raw = data if at == size else data[:at]
         return payloads
 
-    def _trailer(self, data: bytes, eol: int) -> bool:
-        """Whether the last chunk, whose size line ends at ``eol``, has come whole with its trailer section."""
-        if data[eol : eol + 4] == b"\r\n\r\n":
-            end = eol + 4
-        else:
-            blank = data.find(b"\r\n\r\n", eol)
-            if blank < 0:
-                if len(data) - eol > MAX_HEAD_BYTES:
-                    raise BadFraming("trailers over 64 KiB")
-                self._needed = 0
-                return False
-            end = blank + 4
-        self.ended = True
-        self.excess = end < len(data)
-        return True
+    def _hold(self, unfinished: bytes) -> None:
+        """Keep what is not whole; a size line or trailers without an end are refused."""
+        if self._needed == 0 and len(unfinished) > MAX_HEAD_BYTES:
+            raise BadFraming("chunk size line or trailers over 64 KiB")
+        self._held = unfinished
+
+    def _trailer(self, data: bytes, eol: int) -> None:
+        """Note whether the last chunk, whose size line ends at ``eol``, has come whole with its trailer section."""
+        blank = data.find(b"\r\n\r\n", eol)
+        self._needed = 0
+        self.ended = blank >= 0
+        self.excess = self.ended and blank + 4 < len(data)
 
 
 def _chunk_size(line: bytes) -> tuple[int, bool]:

@@ -1,0 +1,162 @@
+"""Builds a worker: the one place where the request flow's parts meet.
+
+A worker accepts only once it has its first snapshot (at most ``FIRST_SNAPSHOT_S``: the kernel queues meanwhile), and
+keeps serving on its last one when control is gone.  Stopping: refuse, finish what is open, and at the deadline end
+the rest with an error that clients can read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+import time
+from collections.abc import Callable
+
+from gateway import __version__
+from gateway.aio import Nursery, every
+from gateway.app.spec import InstallSpec
+from gateway.core.link.messages import ControlMessage, DrainAck, Heartbeat, NewSnapshot
+from gateway.proxy.link import WorkerLink
+from gateway.proxy.pipeline import Pipeline
+from gateway.proxy.route import Desk
+from gateway.proxy.settle import Settler
+from gateway.proxy.upstream import Upstreams
+from gateway.proxy.wire import WireServer
+
+FIRST_SNAPSHOT_S = 5.0
+SWEEP_S = 1.0
+LAST_RECORDS_S = 1.0
+
+
+class WorkerShell:
+    """One worker process.  Owner of its listening sockets, its server and its tasks."""
+
+    def __init__(self, spec: InstallSpec, slot: int, listeners: dict[int, list[socket.socket]]) -> None:
+        """``listeners``: every slot's sockets; this worker accepts on its own and on those it is told to adopt."""
+        self.ready: Callable[[], None] = lambda: None
+        self._spec = spec
+        self._slot = slot
+        self._listeners = listeners
+        self._clock = time.monotonic
+        self._started_wall = time.time()
+        self._servers: dict[int, list[asyncio.Server]] = {}
+        self._has_snapshot = asyncio.Event()
+        self._stop = asyncio.Event()
+        self._deadline_s = spec.drain_s
+        self._nursery = Nursery(self._task_failed)
+        self._link = WorkerLink(
+            spec.link_path,
+            slot,
+            on_message=self._from_control,
+            heartbeat=self._heartbeat,
+            started_wall=self._started_wall,
+        )
+        self._desk = Desk(slot=slot, clock=self._clock, acknowledge=self._acknowledge)
+        self._settler = Settler(
+            slot=slot, clock=self._clock, offer=self._link.offer, report_failure=self._link.offer_failure
+        )
+        self._upstreams = Upstreams(self._clock)
+        self._pipeline = Pipeline(
+            desk=self._desk,
+            upstreams=self._upstreams,
+            settler=self._settler,
+            version=__version__,
+            clock=self._clock,
+        )
+        self._server: WireServer | None = None
+
+    async def run(self) -> int:
+        """Serve until stopped; returns the exit code."""
+        self._nursery.spawn(self._link.run(), name="link")
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(FIRST_SNAPSHOT_S):
+                await self._has_snapshot.wait()
+        self._nursery.spawn(every(SWEEP_S, self._sweep), name="sweep")
+        await self._listen(self._slot)
+        self.ready()
+        await self._stop.wait()
+        await self._wind_down()
+        return 0
+
+    def adopt(self, slot: int) -> None:
+        """Accept on a dead sibling's sockets as well, until :meth:`release`."""
+        if slot in self._listeners and slot not in self._servers and not self._stop.is_set():
+            self._nursery.spawn(self._listen(slot), name=f"adopt-{slot}")
+
+    def release(self, slot: int) -> None:
+        """Stop accepting on an adopted slot; its owner is back.  The sockets themselves stay open."""
+        if slot != self._slot:
+            self._stop_accepting(slot)
+
+    def stop(self, deadline_s: float) -> None:
+        """Take nothing new; ends by itself, at the latest after ``deadline_s``."""
+        self._deadline_s = deadline_s
+        self._desk.stopping = True
+        self._stop.set()
+
+    async def _listen(self, slot: int) -> None:
+        if self._server is None:
+            self._server = WireServer(
+                self._pipeline.handle,
+                buffer_bytes=self._desk.snapshot.policy.limits.client_buffer_bytes,
+                idle_s=self._spec.client_idle_s,
+            )
+        loop = asyncio.get_running_loop()
+        # Duplicates: closing a server closes its socket, and the slot must stay open for whoever accepts next.
+        self._servers[slot] = [
+            await loop.create_server(self._server, sock=listener.dup(), backlog=BACKLOG)
+            for listener in self._listeners[slot]
+        ]
+
+    def _stop_accepting(self, slot: int) -> None:
+        for server in self._servers.pop(slot, []):
+            server.close()
+
+    async def _wind_down(self) -> None:
+        deadline = self._clock() + self._deadline_s
+        for slot in list(self._servers):
+            self._stop_accepting(slot)
+        if self._server is not None:
+            self._server.hang_up_idle()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(max(0.0, deadline - self._clock())):
+                await self._desk.quiet.wait()
+        self._pipeline.end_all()
+        if self._server is not None:
+            await self._server.shutdown(LAST_RECORDS_S)
+        await self._link.close(timeout_s=LAST_RECORDS_S)
+        self._upstreams.close()
+        await self._nursery.close()
+
+    async def _sweep(self) -> None:
+        self._upstreams.sweep(idle_s=self._desk.snapshot.policy.timers.upstream_idle_s)
+
+    def _from_control(self, message: ControlMessage) -> None:
+        self._desk.apply(message)
+        if isinstance(message, NewSnapshot):
+            self._has_snapshot.set()
+
+    def _acknowledge(self, acknowledgement: DrainAck) -> None:
+        self._link.send(acknowledgement)
+
+    def _heartbeat(self) -> Heartbeat:
+        return Heartbeat(
+            slot=self._slot,
+            sent_at=self._clock(),
+            generation=self._desk.snapshot.generation,
+            in_flight=dict(self._desk.in_flight),
+            holding=self._desk.holding,
+            connections=len(self._server.connections) if self._server is not None else 0,
+            outcomes=dict(self._settler.outcomes),
+            dropped=self._link.dropped,
+            tap_failures=self._settler.tap_failures,
+        )
+
+    def _task_failed(self, name: str, error: BaseException) -> None:
+        logging.getLogger(__name__).error("task %s failed", name, exc_info=error)
+
+
+BACKLOG = 4096
+"""Connections that the kernel may queue while a worker is being replaced."""

@@ -1,0 +1,127 @@
+"""Station admit: may this request come in, and what does it ask for.
+
+Everything that can be refused is refused here, before a backend hears of it: unknown paths, wrong verbs, bodies that
+are too long, too slow or no JSON object, more requests than the gateway may hold.  Must not choose a backend.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from aiohttp import web
+
+from gateway.core.request.body import parse_body
+from gateway.core.routing.endpoints import ENDPOINTS, Endpoint
+from gateway.core.routing.headers import client_request_id
+from gateway.core.routing.snapshot import LimitPolicy
+from gateway.core.stream.summary import Dialect
+from gateway.errors import BadRequest, BodyTimeout, BodyTooLarge, ClientError, MethodNotAllowed, UnknownEndpoint
+from gateway.proxy.visit import Visit
+from gateway.proxy.wire import ClientWire
+
+METRICS_MODES: Final = frozenset({"none", "usage", "event"})
+_CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
+
+
+class UnsupportedEncoding(ClientError):
+    """The body is compressed; the engine would not take it either."""
+
+    code = "unsupported_content_encoding"
+    status = 415
+
+
+class ExpectationFailed(ClientError):
+    """An ``Expect`` other than ``100-continue``."""
+
+    code = "expectation_failed"
+    status = 417
+
+
+def read_head(visit: Visit, request: web.BaseRequest) -> Endpoint:
+    """Take what the head says; returns the endpoint.  Raises UnknownEndpoint, MethodNotAllowed, BadRequest."""
+    headers = request.headers
+    visit.method = request.method
+    visit.http_1_1 = request.version >= (1, 1)
+    visit.keep_alive = request.keep_alive
+    visit.request_id = client_request_id(headers.get("X-Request-Id")) or visit.request_id
+    path = request._message.path.partition("?")[0]  # noqa: SLF001  (the raw target; request.path decodes it)
+    endpoint = ENDPOINTS.get(path)
+    if endpoint is None:
+        raise UnknownEndpoint("there is no such endpoint here")
+    visit.endpoint = endpoint
+    if request.method not in endpoint.methods:
+        raise MethodNotAllowed(f"this endpoint takes {' and '.join(sorted(endpoint.methods))} only")
+    metrics = headers.get("X-Gateway-Metrics")
+    if metrics is not None:
+        if metrics not in METRICS_MODES:
+            raise BadRequest("X-Gateway-Metrics is none, usage or event", param="X-Gateway-Metrics")
+        visit.metrics = metrics
+    return endpoint
+
+
+async def read_body(
+    visit: Visit,
+    request: web.BaseRequest,
+    *,
+    dialect: Dialect,
+    limits: LimitPolicy,
+    clock: Callable[[], float],
+) -> None:
+    """Receive and parse the body.  Raises ClientError of the kind that fits."""
+    headers = request.headers
+    media_type = headers.get("Content-Type", "").partition(";")[0].strip().lower()
+    if media_type != "application/json" and not media_type.endswith("+json"):
+        raise BadRequest("the Content-Type must be application/json", param="Content-Type")
+    if headers.get("Content-Encoding", "identity").lower() != "identity":
+        raise UnsupportedEncoding("the request body must not be compressed", param="Content-Encoding")
+    length = request.content_length
+    if length is not None and length > limits.body_bytes:
+        raise _too_large(limits)
+    _answer_expectation(request)
+    data = await _receive(request, limits)
+    visit.upload_s = clock() - visit.accepted
+    visit.request_bytes = len(data)
+    visit.body = parse_body(data, dialect)
+
+
+def _answer_expectation(request: web.BaseRequest) -> None:
+    expect = request.headers.get("Expect")
+    if expect is None or request.version < (1, 1):
+        return
+    if expect.lower() != "100-continue":
+        raise ExpectationFailed("the only expectation that can be met is 100-continue", param="Expect")
+    wire = request.protocol
+    if isinstance(wire, ClientWire) and not request.content.is_eof():
+        wire.send(_CONTINUE)
+
+
+async def _receive(request: web.BaseRequest, limits: LimitPolicy) -> bytes:
+    content = request.content
+    if content.is_eof():  # the usual short body came with its head: no task switch, no timer
+        return _within(content.read_nowait(), limits)
+    pieces: list[bytes] = []
+    received_bytes = 0
+    try:
+        async with asyncio.timeout(limits.body_s):
+            while piece := await content.readany():
+                received_bytes += len(piece)
+                if received_bytes > limits.body_bytes:
+                    raise _too_large(limits)
+                pieces.append(piece)
+    except TimeoutError:
+        raise BodyTimeout(f"the request body did not arrive within {limits.body_s:g} s") from None
+    except web.RequestPayloadError:
+        raise BadRequest("the request body is cut or badly framed") from None
+    return b"".join(pieces)
+
+
+def _within(data: bytes, limits: LimitPolicy) -> bytes:
+    if len(data) > limits.body_bytes:
+        raise _too_large(limits)
+    return data
+
+
+def _too_large(limits: LimitPolicy) -> BodyTooLarge:
+    return BodyTooLarge(f"the request body is over the limit of {limits.body_bytes} bytes")

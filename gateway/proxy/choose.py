@@ -1,0 +1,155 @@
+"""Station relay: which relay an answer gets, decided once, when its head has come.
+
+Everything that varies per request is fixed here: the edit of the stream, the head that the client sees, whether the
+client understands chunks.  No flow asks again later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from gateway.core.routing.headers import downstream_headers
+from gateway.core.routing.snapshot import BackendView
+from gateway.core.stream.edit import Edit, ReportAsEvent, ReportInUsage, Untouched, UsageStripped, with_report_in_usage
+from gateway.core.stream.http1 import ResponseHead, body_of
+from gateway.core.stream.pace import PaceReport, pace_report
+from gateway.core.stream.summary import Dialect, Ending, RequestShape, StreamSummary
+from gateway.core.stream.tap import Tap, summarise_body
+from gateway.proxy import envelope
+from gateway.proxy.answer import AnswerRelay
+from gateway.proxy.forward import Exchange, Relay
+from gateway.proxy.relay import StreamRelay
+from gateway.proxy.visit import Visit
+from gateway.proxy.wire import ClientWire
+
+_UNTOUCHED: Final = Untouched()
+_STRIPPED: Final = UsageStripped()
+_IN_USAGE: Final = ReportInUsage()
+
+SUCCESS: Final = range(200, 300)
+
+
+class RelayChooser:
+    """Chooses for one request at one backend; called by the exchange."""
+
+    __slots__ = ("_backend", "_clock", "_dialect", "_shape", "_visit", "_wire")
+
+    def __init__(
+        self,
+        visit: Visit,
+        wire: ClientWire,
+        *,
+        backend: BackendView,
+        dialect: Dialect,
+        shape: RequestShape,
+        clock: Callable[[], float],
+    ) -> None:
+        self._visit = visit
+        self._wire = wire
+        self._backend = backend
+        self._dialect = dialect
+        self._shape = shape
+        self._clock = clock
+
+    def __call__(self, exchange: Exchange, head: ResponseHead) -> Relay | Ending:
+        """The relay for an answer with ``head``, or the ending when it is not an answer to what was asked."""
+        if head.status not in SUCCESS:
+            return self._answer(exchange, head, edit=None)
+        if head.event_stream:
+            return self._stream(exchange, head)
+        json = head.content_type.startswith(b"application/json")
+        if self._shape.stream or not json:
+            return Ending.NOT_SSE
+        edit = self._report_in_body if self._visit.metrics == "usage" else None
+        return self._answer(exchange, head, edit=edit)
+
+    def _stream(self, exchange: Exchange, head: ResponseHead) -> Relay:
+        visit, limits = self._visit, self._visit.snapshot.policy.limits
+        client_chunked = visit.http_1_1
+        visit.status = head.status
+        visit.keep_alive = visit.keep_alive and client_chunked
+        return StreamRelay(
+            exchange=exchange,
+            wire=self._wire,
+            head=self._head(head, length=None, chunked=client_chunked),
+            body=body_of(head),
+            dialect=self._dialect,
+            edit=self._edit(),
+            tap=Tap(self._dialect, self._shape, max_event_bytes=limits.event_bytes),
+            report=self._report,
+            client_chunked=client_chunked,
+            hold_bytes=limits.hold_bytes,
+            clock=self._clock,
+        )
+
+    def _answer(self, exchange: Exchange, head: ResponseHead, *, edit: Callable[[bytes], bytes] | None) -> Relay:
+        visit, limits = self._visit, self._visit.snapshot.policy.limits
+        client_chunked = visit.http_1_1
+        visit.status = head.status
+        visit.keep_alive = visit.keep_alive and (client_chunked or head.length is not None)
+
+        def make_head(length: int | None) -> bytes:
+            return self._head(head, length=length, chunked=client_chunked)
+
+        return AnswerRelay(
+            exchange=exchange,
+            wire=self._wire,
+            make_head=make_head,
+            body=body_of(head),
+            length=head.length,
+            edit=edit,
+            client_chunked=client_chunked,
+            hold_bytes=limits.answer_hold_bytes,
+            copy_bytes=limits.answer_tap_bytes,
+            chunk_bytes=limits.hold_bytes,
+            clock=self._clock,
+        )
+
+    def _edit(self) -> Edit:
+        match self._visit.metrics:
+            case "usage":
+                return _IN_USAGE
+            case "event":
+                return ReportAsEvent(strip_usage=self._visit.injected)
+            case _:
+                return _STRIPPED if self._visit.injected else _UNTOUCHED
+
+    def _head(self, head: ResponseHead, *, length: int | None, chunked: bool) -> bytes:
+        visit = self._visit
+        lines = (
+            downstream_headers(head.headers)
+            + own_headers(visit, self._backend)
+            + envelope.connection_line(keep_alive=visit.keep_alive, http_1_1=visit.http_1_1)
+        )
+        if visit.metrics != "none":
+            lines += self._server_timing()
+        return envelope.head(head.status, head.reason, headers=lines, length=length, chunked=chunked)
+
+    def _server_timing(self) -> bytes:
+        """What is known when the head goes out: our own share and the backend's time to its first byte."""
+        visit, exchange = self._visit, self._visit.exchange
+        entries = [b"queue;dur=%.1f" % (1e3 * ((visit.admitted or visit.accepted) - visit.accepted - visit.upload_s))]
+        if exchange is not None and exchange.sent_at is not None and exchange.headers_at is not None:
+            entries.append(b"gateway;dur=%.1f" % (1e3 * (exchange.sent_at - visit.accepted - visit.upload_s)))
+            entries.append(b"backend;dur=%.1f" % (1e3 * (self._clock() - exchange.sent_at)))
+        return b"Server-Timing: " + b", ".join(entries) + b"\r\n"
+
+    def _report(self, summary: StreamSummary) -> PaceReport:
+        visit = self._visit
+        queue_s = None if visit.admitted is None else visit.admitted - visit.accepted - visit.upload_s
+        return pace_report(summary, request_id=visit.request_id, accepted=visit.accepted, queue_s=queue_s)
+
+    def _report_in_body(self, body: bytes) -> bytes:
+        return with_report_in_usage(body, self._report(summarise_body(self._dialect, body, self._shape)))
+
+
+def own_headers(visit: Visit, backend: BackendView | None) -> bytes:
+    """The headers that the gateway adds to every answer."""
+    policy = visit.snapshot.policy.headers
+    lines = b"X-Request-Id: %b\r\n" % visit.request_id.encode("ascii")
+    if backend is not None and policy.backend_name:
+        lines += b"X-Gateway-Backend: %b\r\n" % backend.name.encode("ascii")
+    if backend is not None and backend.profile and policy.profile_name:
+        lines += b"X-Gateway-Profile: %b\r\n" % backend.profile.encode("ascii")
+    return lines

@@ -1,0 +1,48 @@
+"""What the client port answers from the gateway itself: /health, /ready, /version and the list of models.
+
+Beside the stations: nothing here reaches a backend, and none of it is a request to be settled.
+"""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+import msgspec
+
+from gateway.core.routing.endpoints import Endpoint, Serves
+from gateway.errors import NothingServing, ShuttingDown
+from gateway.proxy import envelope
+from gateway.proxy.route import RETRY_AFTER_S, Desk
+
+
+class ModelList(msgspec.Struct, frozen=True):
+    """OpenAI's shape of ``GET /v1/models``."""
+
+    data: tuple[msgspec.Raw, ...]
+    object: str = "list"
+
+
+def answer_ourselves(endpoint: Endpoint, desk: Desk, *, version: str, headers: bytes, with_body: bool) -> bytes:
+    """The whole response.  Raises ShuttingDown or NothingServing where that is the answer."""
+    match endpoint.serves:
+        case Serves.HEALTH:
+            body = b'{"status":"ok"}'
+        case Serves.READY:
+            _check_ready(desk)
+            body = b'{"status":"ready"}'
+        case Serves.VERSION:
+            body = msgspec.json.encode({"version": version})
+        case Serves.MODELS:
+            body = msgspec.json.encode(ModelList(tuple(msgspec.Raw(card.raw) for card in desk.snapshot.cards)))
+        case Serves.ENGINE:
+            raise NothingServing("this endpoint is the backends' to answer")
+        case _:
+            assert_never(endpoint.serves)
+    return envelope.response(200, body, headers=headers, with_body=with_body)
+
+
+def _check_ready(desk: Desk) -> None:
+    if desk.stopping:
+        raise ShuttingDown("the gateway is shutting down", retry_after_s=RETRY_AFTER_S)
+    if not desk.serving:
+        raise NothingServing("no backend is serving", retry_after_s=RETRY_AFTER_S)

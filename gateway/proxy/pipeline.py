@@ -1,0 +1,251 @@
+"""The request's way in one screen: admit -> route -> forward -> relay (+ tap) -> settle.
+
+Owner of a visit from its first byte to its record.  Each line of :meth:`Pipeline._serve` is a station; what a station
+does stands in the module of its name.  An exchange that has ended is tried elsewhere only when nothing of the request
+was accepted; after the client's first byte never.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import os
+import time
+from collections.abc import Callable
+
+from aiohttp import web
+
+from gateway.core.request.body import emit_body, may_inject_usage
+from gateway.core.routing.endpoints import Endpoint, Serves
+from gateway.core.routing.headers import upstream_headers
+from gateway.core.routing.retry import Attempt, may_try_elsewhere
+from gateway.core.routing.select import pool_for
+from gateway.core.stream.summary import Dialect, Ending
+from gateway.errors import ConnectFailed, GatewayError, GatewayFault, ShuttingDown
+from gateway.proxy import envelope
+from gateway.proxy.admit import read_body, read_head
+from gateway.proxy.answer import AnswerRelay
+from gateway.proxy.choose import RelayChooser, own_headers
+from gateway.proxy.forward import Exchange, error_for
+from gateway.proxy.ours import answer_ourselves
+from gateway.proxy.route import RETRY_AFTER_S, Desk, Lease
+from gateway.proxy.settle import FAILURES, TIMEOUTS, Settler
+from gateway.proxy.upstream import Target, Upstreams
+from gateway.proxy.visit import Visit
+from gateway.proxy.wire import Answered, ClientWire
+
+CLIENT_ERRORS = range(400, 500)
+
+
+class Pipeline:
+    """One a worker.  Owner of the exchanges that are open."""
+
+    def __init__(
+        self, *, desk: Desk, upstreams: Upstreams, settler: Settler, version: str, clock: Callable[[], float]
+    ) -> None:
+        self._desk = desk
+        self._upstreams = upstreams
+        self._settler = settler
+        self._version = version
+        self._clock = clock
+        self._open: set[Exchange] = set()
+        self._targets: dict[tuple[str, str], Target] = {}
+        self._ids = (f"{os.urandom(6).hex()}{n:08x}" for n in itertools.count(1))
+
+    async def handle(self, request: web.BaseRequest, wire: ClientWire) -> Answered:
+        """Serve one request of a client, to whatever end."""
+        visit = Visit(
+            accepted=self._clock(),
+            accepted_wall=time.time(),
+            snapshot=self._desk.snapshot,
+            request_id=next(self._ids),
+        )
+        engine = True
+        try:
+            endpoint = read_head(visit, request)
+            engine = endpoint.serves is Serves.ENGINE
+            if engine and endpoint.dialect is not None:
+                await self._serve(visit, request, wire, dialect=endpoint.dialect, endpoint=endpoint)
+            else:
+                self._ourselves(visit, wire, endpoint)
+        except GatewayError as error:
+            self._refuse(visit, wire, error)
+        except asyncio.CancelledError:
+            ended = visit.exchange.ending if visit.exchange is not None else None
+            visit.ending = ended or (Ending.SHUTDOWN if self._desk.stopping and wire.open else Ending.CLIENT_GONE)
+            raise
+        except Exception:  # the root of the request's task: a defect of ours must still be answered and settled
+            logging.getLogger(__name__).exception("a request met a defect of the gateway")
+            self._refuse(visit, wire, GatewayFault("the gateway has a defect; the request was not completed"))
+        finally:
+            if engine:
+                self._settler.settle(visit)
+        return Answered(keep_alive=visit.keep_alive and wire.open and not self._desk.stopping)
+
+    async def _serve(
+        self, visit: Visit, request: web.BaseRequest, wire: ClientWire, *, dialect: Dialect, endpoint: Endpoint
+    ) -> None:
+        if self._desk.stopping:
+            raise ShuttingDown("the gateway is shutting down", retry_after_s=RETRY_AFTER_S)
+        with self._desk.enter():
+            limits = visit.snapshot.policy.limits
+            await read_body(visit, request, dialect=dialect, limits=limits, clock=self._clock)
+            self._admit(visit, request, dialect)
+            while True:
+                with self._desk.lease(pool=visit.pool, model=visit.model, tried=visit.tried) as lease:
+                    visit.tried.append(lease.backend.name)
+                    if await self._attempt(visit, wire, lease, dialect=dialect, endpoint=endpoint):
+                        return
+
+    def _admit(self, visit: Visit, request: web.BaseRequest, dialect: Dialect) -> None:
+        body = visit.body
+        if body is None:
+            raise GatewayFault("a request was admitted without its body")
+        visit.snapshot = self._desk.snapshot
+        visit.model = body.model
+        visit.pool = pool_for(visit.snapshot, body.model)
+        visit.injected = may_inject_usage(body, dialect)
+        visit.extra_headers = upstream_headers(request.headers.items())
+        visit.admitted = self._clock()
+
+    async def _attempt(
+        self, visit: Visit, wire: ClientWire, lease: Lease, *, dialect: Dialect, endpoint: Endpoint
+    ) -> bool:
+        """One attempt; True when the request is over, False when another backend may be tried."""
+        backend = visit.backend = lease.backend
+        visit.attempts += 1
+        timers = visit.snapshot.policy.timers
+        target = self._target(backend.url, backend.tls_ca)
+        try:
+            connection = await self._upstreams.connect(
+                target, timeout_s=timers.connect_s, idle_s=timers.upstream_idle_s
+            )
+        except ConnectFailed as error:
+            self._desk.suspect(backend.name)
+            return self._failed_to_connect(visit, error)
+        if visit.body is None:
+            raise GatewayFault("a request was forwarded without its body")
+        chooser = RelayChooser(visit, wire, backend=backend, dialect=dialect, shape=visit.body.shape, clock=self._clock)
+        exchange = visit.exchange = Exchange(
+            connection,
+            wire,
+            choose=chooser,
+            timers=timers,
+            pulses=self._desk.pulses(backend.name),
+            clock=self._clock,
+        )
+        self._open.add(exchange)
+        try:
+            exchange.start(self._request_bytes(visit, target, endpoint))
+            visit.ending = await exchange.done
+        except asyncio.CancelledError:
+            exchange.finish(Ending.CLIENT_GONE)
+            raise
+        finally:
+            self._open.discard(exchange)
+            visit.alone = lease.alone
+            exchange.let_go(self._upstreams)
+        return self._conclude(visit, exchange)
+
+    def _failed_to_connect(self, visit: Visit, error: ConnectFailed) -> bool:
+        visit.ending = Ending.CONNECT_FAILED
+        visit.error = error
+        if visit.backend is not None:
+            self._settler.attempt_failed(visit.backend.name, error.code)
+        return False
+
+    def _conclude(self, visit: Visit, exchange: Exchange) -> bool:
+        """What an exchange that ended means for the request; see :meth:`_attempt`."""
+        relay = exchange.relay
+        status = exchange.head.status if exchange.head is not None else 0
+        held = relay if isinstance(relay, AnswerRelay) and relay.unsent else None
+        if visit.ending is Ending.COMPLETE and held is not None and status >= CLIENT_ERRORS.start:
+            visit.ending = Ending.BAD_STATUS
+        self._note_failure(visit, status)
+        attempt = Attempt(
+            ending=visit.ending,
+            status=status,
+            answer=(held.copy() or b"") if held is not None else b"",
+            sent_to_client=relay is not None and not relay.unsent,
+            stopping=visit.backend is not None and visit.backend.stopping,
+        )
+        others = self._desk.has_other(pool=visit.pool, model=visit.model, tried=visit.tried)
+        if others and may_try_elsewhere(attempt):
+            return False
+        if held is not None and visit.ending in (Ending.COMPLETE, Ending.BAD_STATUS):
+            held.release()
+        elif visit.ending is not Ending.CLIENT_GONE:
+            error = error_for(visit.ending)
+            if relay is None or relay.unsent:
+                raise error
+            if visit.ending is not Ending.COMPLETE:
+                visit.error = error
+        return True
+
+    def _note_failure(self, visit: Visit, status: int) -> None:
+        if visit.backend is None:
+            return
+        if visit.ending in FAILURES or visit.ending in TIMEOUTS:
+            self._settler.attempt_failed(visit.backend.name, error_for(visit.ending).code)
+        elif visit.ending is Ending.BAD_STATUS and status not in CLIENT_ERRORS:
+            self._settler.attempt_failed(visit.backend.name, f"status_{status}")
+
+    def _request_bytes(self, visit: Visit, target: Target, endpoint: Endpoint) -> bytes:
+        if visit.body is None or visit.backend is None:
+            raise GatewayFault("a request was forwarded without its body")
+        body = emit_body(visit.body, inject_usage=visit.injected)
+        key = os.environ.get(visit.backend.api_key_env, "") if visit.backend.api_key_env else ""
+        authorization = b"authorization: Bearer %b\r\n" % key.encode("utf-8") if key else b""
+        return (
+            b"POST %b HTTP/1.1\r\nhost: %b\r\ncontent-type: application/json\r\ncontent-length: %d\r\n"
+            b"x-request-id: %b\r\n%b%b\r\n%b"
+        ) % (
+            endpoint.upstream_path,
+            target.host_header,
+            len(body),
+            visit.request_id.encode("ascii"),
+            authorization,
+            visit.extra_headers,
+            body,
+        )
+
+    def _target(self, url: str, tls_ca: str) -> Target:
+        target = self._targets.get((url, tls_ca))
+        if target is None:
+            target = self._targets[url, tls_ca] = Target.of(url, tls_ca=tls_ca)
+        return target
+
+    def _ourselves(self, visit: Visit, wire: ClientWire, endpoint: Endpoint) -> None:
+        headers = self._lines(visit)
+        with_body = visit.method != "HEAD"
+        wire.send(answer_ourselves(endpoint, self._desk, version=self._version, headers=headers, with_body=with_body))
+
+    def _refuse(self, visit: Visit, wire: ClientWire, error: GatewayError) -> None:
+        """Answer with our own error, unless the client has had bytes already: then only the connection can end."""
+        visit.error = error
+        relay = visit.exchange.relay if visit.exchange is not None else None
+        if relay is not None and not relay.unsent:
+            wire.cut()
+            return
+        if error.status == 413 or error.status == 408:  # noqa: PLR1714  (the rest of the body is not read)
+            visit.keep_alive = False
+        visit.status = error.status
+        dialect = visit.endpoint.dialect if visit.endpoint is not None else None
+        answer = envelope.error_response(error, dialect=dialect, headers=self._lines(visit))
+        visit.response_bytes = len(answer)
+        wire.send(answer)
+
+    def _lines(self, visit: Visit) -> bytes:
+        keep_alive = visit.keep_alive and not self._desk.stopping
+        return own_headers(visit, None) + envelope.connection_line(keep_alive=keep_alive, http_1_1=visit.http_1_1)
+
+    def end_all(self) -> None:
+        """Shutdown's deadline: end every open exchange, each with an error that its client can read."""
+        for exchange in list(self._open):
+            exchange.finish(Ending.SHUTDOWN)
+
+    @property
+    def open_exchanges(self) -> int:
+        """How many exchanges are open."""
+        return len(self._open)

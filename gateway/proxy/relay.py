@@ -1,0 +1,221 @@
+"""Station relay, for streams: bytes from the backend to the client as they come, a copy into the tap afterwards.
+
+Per read: one scan of the framing, one write, one append; no task is switched and nothing is encoded again.  Only
+whole events are passed on; the rest is held (bounded), so that an error event can be expressed at any moment.  Where
+the upstream's chunk framing lies on event borders it is forwarded as it is.  The tap reads in small batches, after
+the write, and can never disturb the stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from gateway.core.stream.edit import Edit, whole_events
+from gateway.core.stream.envelope import error_event
+from gateway.core.stream.http1 import TERMINATOR, BadFraming, Body, OpenBody, chunk, ends_event
+from gateway.core.stream.pace import PaceReport
+from gateway.core.stream.summary import Dialect, Ending, Flag, StreamSummary
+from gateway.core.stream.tap import Tap
+from gateway.errors import GatewayError
+from gateway.proxy.wire import ClientWire
+
+TAP_BATCH: Final = 16
+TAP_BATCH_BYTES: Final = 64 * 1024
+
+
+class Ends(Protocol):
+    """Who is told that the upstream body is over."""
+
+    def finish(self, ending: Ending) -> None:
+        """The exchange is over."""
+        ...
+
+
+class StreamRelay:
+    """Relays one event stream.  Owner of what is held back and of what the tap has not yet read."""
+
+    __slots__ = (
+        "_body",
+        "_client_chunked",
+        "_clock",
+        "_dialect",
+        "_edit",
+        "_exchange",
+        "_head",
+        "_hold_bytes",
+        "_hold_since",
+        "_last",
+        "_pending",
+        "_pending_bytes",
+        "_report",
+        "_rest",
+        "_summary",
+        "_tap",
+        "_wire",
+        "hold_max_s",
+        "last_byte_at",
+        "response_bytes",
+    )
+
+    def __init__(
+        self,
+        *,
+        exchange: Ends,
+        wire: ClientWire,
+        head: bytes,
+        body: Body,
+        dialect: Dialect,
+        edit: Edit,
+        tap: Tap,
+        report: Callable[[StreamSummary], PaceReport],
+        client_chunked: bool,
+        hold_bytes: int,
+        clock: Callable[[], float],
+    ) -> None:
+        """``head`` goes out with the first event; ``client_chunked`` is False for an HTTP/1.0 client."""
+        self._exchange = exchange
+        self._wire = wire
+        self._head = head
+        self._body = body
+        self._dialect = dialect
+        self._edit = edit
+        self._tap = tap
+        self._report = report
+        self._client_chunked = client_chunked
+        self._hold_bytes = hold_bytes
+        self._clock = clock
+        self._rest = b""
+        self._last = b""
+        self._pending: list[tuple[bytes, float]] = []
+        self._pending_bytes = 0
+        self._hold_since = 0.0
+        self.hold_max_s = 0.0
+        self.last_byte_at: float | None = None
+        self.response_bytes = 0
+        self._summary: StreamSummary | None = None
+
+    @property
+    def unsent(self) -> bool:
+        """Whether the client has not had a byte yet, so that a real status is still possible."""
+        return bool(self._head)
+
+    @property
+    def persistent(self) -> bool:
+        """Whether the upstream body ended cleanly enough for its connection to be used again."""
+        return self._body.ended and not self._body.excess
+
+    def feed(self, data: bytes) -> None:
+        """Bytes off the upstream's wire, without its head."""
+        now = self._clock()
+        self.last_byte_at = now
+        body = self._body
+        try:
+            payloads = body.feed(data)
+        except BadFraming:
+            self._exchange.finish(Ending.BAD_FRAMING)
+            return
+        if payloads:
+            self._pending.extend([(payload, now) for payload in payloads])
+            self._pending_bytes += len(data)
+            raw = body.raw
+            if raw is not None and self._forwardable(raw, payloads):
+                self._last = payloads[-1]
+                self._write(raw)
+            else:
+                self._reframe(payloads, now)
+            if len(self._pending) >= TAP_BATCH or self._pending_bytes >= TAP_BATCH_BYTES:
+                self._run_tap()
+        if body.ended:
+            self._exchange.finish(Ending.COMPLETE)
+        elif body.held_bytes + len(self._rest) > self._hold_bytes:
+            self._exchange.finish(Ending.OVERSIZE)
+
+    def _forwardable(self, raw: bytes, payloads: list[bytes]) -> bool:
+        """Whether ``raw`` may go as it is: whole events chunk by chunk, nothing held, nothing to edit, same framing."""
+        if self._rest or self._head or not self._client_chunked:
+            return False
+        for payload in payloads:
+            if not ends_event(payload):
+                return False
+        return not self._edit.needles or all(needle not in raw for needle in self._edit.needles)
+
+    def _reframe(self, payloads: list[bytes], now: float) -> None:
+        """The slow way: join, cut after the last whole event, edit where it concerns, frame anew."""
+        held_since = self._hold_since if self._rest else now
+        events, self._rest = whole_events(self._rest, b"".join(payloads))
+        if self._rest:
+            self._hold_since = held_since if not events else now
+        if not events:
+            return
+        if held_since < now:
+            self.hold_max_s = max(self.hold_max_s, now - held_since)
+        self._last = events[-_MARKER_TAIL:]
+        if self._head:
+            self._edit.begin(events)
+        if any(needle in events for needle in self._edit.needles):
+            self._run_tap()
+            events = self._edit.apply(events, self._current_report)
+        if events:
+            self._write(self._framed(events))
+
+    def _framed(self, events: bytes) -> bytes:
+        return chunk(events) if self._client_chunked else events
+
+    def _write(self, data: bytes) -> None:
+        if self._head:
+            data = self._head + data
+            self._head = b""
+        self.response_bytes += len(data)
+        self._wire.send(data)
+
+    def _current_report(self) -> PaceReport:
+        return self._report(self._tap.close(self._clock()))
+
+    def _run_tap(self) -> None:
+        pending, self._pending, self._pending_bytes = self._pending, [], 0
+        feed = self._tap.feed  # never raises: a failure inside switches the tap off and is flagged
+        for payload, at in pending:
+            feed(payload, at)
+
+    def lost(self, error: Exception | None) -> None:
+        """The upstream connection ended."""
+        if error is not None:
+            self._exchange.finish(Ending.RESET)
+        elif isinstance(self._body, OpenBody):
+            self._body.finish()
+            self._exchange.finish(Ending.COMPLETE)
+        else:
+            self._exchange.finish(Ending.EOF)
+
+    def close(self, ending: Ending, error: GatewayError) -> None:
+        """Write what ends the stream for the client: its own end if the engine gave one, else an error event.
+
+        Nothing is written while the client has had nothing (a status will tell it), nor after it has left.
+        """
+        summary = self.summary()
+        if self._head or ending is Ending.CLIENT_GONE:
+            return
+        if ending is Ending.COMPLETE and self._ended_by_engine(summary):
+            closing = self._framed(self._rest)
+        else:
+            closing = self._framed(error_event(error, self._dialect))
+        self._rest = b""
+        self._write(closing + TERMINATOR if self._client_chunked else closing)
+
+    def _ended_by_engine(self, summary: StreamSummary) -> bool:
+        """Whether the endpoint's own end marker went by; should the tap have failed, the last event must tell."""
+        if Flag.TAP_DISABLED in summary.flags and self._dialect in _DONE_DIALECTS:
+            return b"data: [DONE]" in self._last
+        return summary.done_marker
+
+    def summary(self) -> StreamSummary:
+        """What the tap measured; final once the stream has been closed."""
+        if self._summary is None:
+            self._run_tap()
+            self._summary = self._tap.close(self._clock())
+        return self._summary
+
+
+_MARKER_TAIL: Final = 64
+_DONE_DIALECTS: Final = (Dialect.CHAT, Dialect.COMPLETIONS)

@@ -1,0 +1,188 @@
+"""Station route: which backend, and the worker's own count of what is in flight where.
+
+Owner of this worker's view of the fleet (the latest snapshot), its in-flight counts and its pulses.  A lease is one
+request's hold on a backend, from the choice to the end, whatever the end is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection
+from types import TracebackType
+from typing import Self
+
+from gateway.core.admission.limits import admit_one
+from gateway.core.link.messages import ControlMessage, DrainAck, NewSnapshot, Pulse, Refused, Shares
+from gateway.core.routing.backend import BackendState
+from gateway.core.routing.select import candidates, least_in_flight
+from gateway.core.routing.snapshot import BackendView, Snapshot
+from gateway.core.stream.silence import PulseReading, PulseTrack
+from gateway.errors import NothingServing
+
+SUSPECT_S = 1.0
+"""How long a backend that just refused a connection is passed over, if there is another; control decides for good."""
+
+RETRY_AFTER_S = 2.0
+"""What clients are told when nothing serves: about one health probe."""
+
+
+class Desk:
+    """See the module; one a worker."""
+
+    def __init__(self, *, slot: int, clock: Callable[[], float], acknowledge: Callable[[DrainAck], None]) -> None:
+        self.snapshot = Snapshot(generation=0, pools=(), backends=())
+        self.in_flight: dict[str, int] = {}
+        self.holding = 0
+        self.stopping = False
+        self.quiet = asyncio.Event()
+        self.quiet.set()
+        self._slot = slot
+        self._clock = clock
+        self._acknowledge = acknowledge
+        self._others: dict[str, int] = {}
+        self._share: int | None = None
+        self._pulses: dict[str, PulseTrack] = {}
+        self._crowded_at: dict[str, float] = {}
+        self._suspect_since: dict[str, float] = {}
+        self._turn = 0
+
+    @property
+    def serving(self) -> bool:
+        """Whether a request would find a backend."""
+        return any(b.state is BackendState.SERVING for b in self.snapshot.backends)
+
+    def apply(self, message: ControlMessage) -> None:
+        """Take in what control says."""
+        match message:
+            case NewSnapshot(snapshot=snapshot):
+                self._replace(snapshot)
+            case Shares(in_flight_limit=limit, others_in_flight=others):
+                self._share = limit
+                self._others = others
+            case Pulse(backend=backend, generation_tokens=tokens, read_at=read_at):
+                self.pulses(backend).add(PulseReading(read_at, tokens))
+            case Refused():
+                pass  # the link reports it
+
+    def _replace(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+        names = {b.name for b in snapshot.backends}
+        for owned in (self._pulses, self._crowded_at, self._suspect_since):
+            for name in [n for n in owned if n not in names]:
+                del owned[name]
+        for backend in snapshot.backends:
+            if backend.state is BackendState.DRAINING:
+                self._report_drain(backend.name)
+
+    def _report_drain(self, backend: str) -> None:
+        self._acknowledge(
+            DrainAck(
+                slot=self._slot,
+                backend=backend,
+                generation=self.snapshot.generation,
+                in_flight=self.in_flight.get(backend, 0),
+            )
+        )
+
+    def pulses(self, backend: str) -> PulseTrack:
+        """The pulse readings of ``backend``."""
+        track = self._pulses.get(backend)
+        if track is None:
+            track = self._pulses[backend] = PulseTrack(window_s=self.snapshot.policy.timers.silent_max_s)
+        return track
+
+    def enter(self) -> Admission:
+        """Hold one of the places that this worker may fill.  Raises Overloaded."""
+        limit = self.snapshot.policy.limits.in_flight
+        admit_one(holding=self.holding, share=limit if self._share is None else self._share)
+        return Admission(self)
+
+    def lease(self, *, pool: str, model: str, tried: Collection[str]) -> Lease:
+        """Choose a backend and hold it.  Raises NothingServing."""
+        eligible = candidates(self.snapshot, pool, model, tried=tried)
+        now = self._clock()
+        trusted = [b for b in eligible if now - self._suspect_since.get(b.name, float("-inf")) > SUSPECT_S]
+        self._turn += 1
+        chosen = least_in_flight(trusted or eligible, self._load, turn=self._turn)
+        if chosen is None:
+            raise NothingServing("no backend is serving this model at present", retry_after_s=RETRY_AFTER_S)
+        return Lease(self, chosen)
+
+    def has_other(self, *, pool: str, model: str, tried: Collection[str]) -> bool:
+        """Whether a backend is left that has not been tried."""
+        return bool(candidates(self.snapshot, pool, model, tried=tried))
+
+    def suspect(self, backend: str) -> None:
+        """``backend`` refused a connection just now."""
+        self._suspect_since[backend] = self._clock()
+
+    def _load(self, backend: str) -> int:
+        return self.in_flight.get(backend, 0) + self._others.get(backend, 0)
+
+    def took(self, backend: str) -> float:
+        """A lease begins; returns when."""
+        now = self._clock()
+        count = self.in_flight.get(backend, 0)
+        if count:
+            self._crowded_at[backend] = now
+        self.in_flight[backend] = count + 1
+        return now
+
+    def gave_back(self, backend: str) -> None:
+        """A lease ends."""
+        left = self.in_flight[backend] - 1
+        if left:
+            self.in_flight[backend] = left
+            return
+        del self.in_flight[backend]
+        if any(b.name == backend and b.state is BackendState.DRAINING for b in self.snapshot.backends):
+            self._report_drain(backend)
+
+    def was_alone(self, backend: str, since: float) -> bool:
+        """Whether no other request of this worker was in flight on ``backend`` at any time from ``since`` to now."""
+        return self._crowded_at.get(backend, float("-inf")) < since and self.in_flight.get(backend, 0) == 1
+
+
+class Admission:
+    """One request inside the gateway; a context manager."""
+
+    __slots__ = ("_desk",)
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    def __enter__(self) -> None:
+        self._desk.holding += 1
+        self._desk.quiet.clear()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._desk.holding -= 1
+        if not self._desk.holding:
+            self._desk.quiet.set()
+
+
+class Lease:
+    """One request's hold on a backend; a context manager that gives itself."""
+
+    __slots__ = ("_desk", "_since", "backend")
+
+    def __init__(self, desk: Desk, backend: BackendView) -> None:
+        self._desk = desk
+        self._since = 0.0
+        self.backend = backend
+
+    @property
+    def alone(self) -> bool:
+        """Whether the request has had the backend to itself so far."""
+        return self._desk.was_alone(self.backend.name, self._since)
+
+    def __enter__(self) -> Self:
+        self._since = self._desk.took(self.backend.name)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._desk.gave_back(self.backend.name)

@@ -1,0 +1,125 @@
+"""Station settle: every accepted request ends here, whatever its end, in exactly one record.
+
+Counts the outcome (authoritative, cumulative, sent with every heartbeat) and offers the record to the link (best
+effort).  Never awaits, never raises for what a request did.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+from gateway.core.link.messages import BackendFailure, RequestRecord
+from gateway.core.stream.outcome import decide_outcome
+from gateway.core.stream.summary import Ending, Flag, StreamSummary
+from gateway.core.stream.tap import summarise_body
+from gateway.proxy.relay import StreamRelay
+from gateway.proxy.visit import Visit
+
+OTHER_MODEL = "other"
+FAILURES = frozenset({Ending.EOF, Ending.RESET, Ending.BAD_FRAMING, Ending.NOT_SSE, Ending.OVERSIZE})
+TIMEOUTS = frozenset({Ending.FIRST_EVENT_TIMEOUT, Ending.STALL_TIMEOUT})
+
+
+class Settler:
+    """Owner of this worker's outcome counters."""
+
+    def __init__(
+        self,
+        *,
+        slot: int,
+        clock: Callable[[], float],
+        offer: Callable[[RequestRecord], None],
+        report_failure: Callable[[BackendFailure], None],
+    ) -> None:
+        self.outcomes: Counter[str] = Counter()
+        self.tap_failures = 0
+        self._slot = slot
+        self._clock = clock
+        self._offer = offer
+        self._report_failure = report_failure
+
+    def settle(self, visit: Visit) -> None:
+        """Turn ``visit`` into its record."""
+        record = self._record(visit, _summary(visit))
+        if record.summary is not None and Flag.TAP_DISABLED in record.summary.flags:
+            self.tap_failures += 1
+        model = record.model if _is_served(visit) else OTHER_MODEL
+        key = f"{record.endpoint}|{model}|{record.backend}|{record.outcome}|{record.status}"
+        self.outcomes[key] += 1
+        self._offer(record)
+
+    def attempt_failed(self, backend: str, code: str) -> None:
+        """Passive health: an attempt at ``backend`` came to nothing."""
+        self._report_failure(BackendFailure(backend=backend, code=code, at=self._clock()))
+
+    def _record(self, visit: Visit, summary: StreamSummary | None) -> RequestRecord:
+        now = self._clock()
+        exchange, backend, body = visit.exchange, visit.backend, visit.body
+        relay = exchange.relay if exchange is not None else None
+        sent_at = exchange.sent_at if exchange is not None else None
+        status = exchange.head.status if exchange is not None and exchange.head is not None else 0
+        stream = isinstance(relay, StreamRelay) or (relay is None and body is not None and body.shape.stream)
+
+        def since(instant: float | None) -> float | None:
+            return None if instant is None else instant - visit.accepted
+
+        return RequestRecord(
+            request_id=visit.request_id,
+            slot=self._slot,
+            accepted_wall=visit.accepted_wall,
+            endpoint=visit.endpoint.name if visit.endpoint is not None else OTHER_MODEL,
+            method=visit.method,
+            status=visit.status,
+            outcome=decide_outcome(summary, visit.ending, stream=stream, status=status),
+            ending=visit.ending,
+            stream=stream,
+            model=visit.model,
+            pool=visit.pool,
+            backend=backend.name if backend is not None else "",
+            profile=backend.profile if backend is not None else "",
+            error_code=visit.error.code if visit.error is not None else "",
+            attempts=visit.attempts,
+            injected=visit.injected,
+            alone=visit.alone,
+            request_bytes=visit.request_bytes,
+            response_bytes=relay.response_bytes if relay is not None else visit.response_bytes,
+            queue_s=None if visit.admitted is None else max(0.0, visit.admitted - visit.accepted - visit.upload_s),
+            upload_s=visit.upload_s if body is not None else None,
+            sent_s=since(sent_at),
+            headers_s=since(exchange.headers_at if exchange is not None else None),
+            ttft_s=since(summary.first_token if summary is not None else None),
+            ttfv_s=since(summary.first_visible if summary is not None else None),
+            last_token_s=since(summary.last_token if summary is not None else None),
+            total_s=now - visit.accepted,
+            gateway_s=None if sent_at is None else _gateway_s(visit, sent_at),
+            hold_max_s=relay.hold_max_s if relay is not None else 0.0,
+            blocked_s=exchange.blocked_s if exchange is not None else 0.0,
+            summary=summary,
+        )
+
+
+def _gateway_s(visit: Visit, sent_at: float) -> float:
+    queue_s = 0.0 if visit.admitted is None else max(0.0, visit.admitted - visit.accepted - visit.upload_s)
+    return max(0.0, sent_at - visit.accepted - queue_s - visit.upload_s)
+
+
+def _summary(visit: Visit) -> StreamSummary | None:
+    exchange = visit.exchange
+    if exchange is None or exchange.relay is None or exchange.head is None or visit.body is None:
+        return None
+    if isinstance(exchange.relay, StreamRelay):
+        return exchange.relay.summary()
+    dialect = visit.endpoint.dialect if visit.endpoint is not None else None
+    body = exchange.relay.copy()
+    if body is None or dialect is None or exchange.head.status >= 300:
+        return None
+    return summarise_body(dialect, body, visit.body.shape)
+
+
+def _is_served(visit: Visit) -> bool:
+    """Whether the model's name is one that the snapshot knows: clients must not be able to invent labels."""
+    snapshot = visit.snapshot
+    return any(visit.model in p.models for p in snapshot.pools) or any(
+        visit.model in b.models for b in snapshot.backends
+    )

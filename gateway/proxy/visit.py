@@ -1,0 +1,74 @@
+"""One request on its way through the stations: what is known of it so far.
+
+Owner: the pipeline; each station fills in its part, settle turns it into the record.  Instants are monotonic.
+"""
+
+from __future__ import annotations
+
+from gateway.core.request.body import ParsedBody
+from gateway.core.routing.endpoints import Endpoint
+from gateway.core.routing.snapshot import BackendView, Snapshot
+from gateway.core.stream.summary import Ending
+from gateway.errors import GatewayError
+from gateway.proxy.forward import Exchange
+
+
+class Visit:
+    """Mutable record of one request; see the module."""
+
+    __slots__ = (
+        "accepted",
+        "accepted_wall",
+        "admitted",
+        "alone",
+        "attempts",
+        "backend",
+        "body",
+        "ending",
+        "endpoint",
+        "error",
+        "exchange",
+        "extra_headers",
+        "http_1_1",
+        "injected",
+        "keep_alive",
+        "method",
+        "metrics",
+        "model",
+        "pool",
+        "request_bytes",
+        "request_id",
+        "response_bytes",
+        "snapshot",
+        "status",
+        "tried",
+        "upload_s",
+    )
+
+    def __init__(self, *, accepted: float, accepted_wall: float, snapshot: Snapshot, request_id: str) -> None:
+        self.accepted = accepted
+        self.accepted_wall = accepted_wall
+        self.snapshot = snapshot
+        self.request_id = request_id
+        self.method = ""
+        self.keep_alive = True
+        self.http_1_1 = True
+        self.endpoint: Endpoint | None = None
+        self.body: ParsedBody | None = None
+        self.metrics = "none"
+        self.extra_headers = b""
+        self.model = ""
+        self.pool = ""
+        self.backend: BackendView | None = None
+        self.exchange: Exchange | None = None
+        self.attempts = 0
+        self.tried: list[str] = []
+        self.injected = False
+        self.alone = False
+        self.admitted: float | None = None
+        self.upload_s = 0.0
+        self.request_bytes = 0
+        self.response_bytes = 0
+        self.status = 0
+        self.ending = Ending.REJECTED
+        self.error: GatewayError | None = None

@@ -1,0 +1,108 @@
+"""A whole request flow in this process, on a loopback port, fed with snapshots by hand: everything but the link."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+from gateway.core.link.messages import BackendFailure, DrainAck, NewSnapshot, RequestRecord
+from gateway.core.routing.backend import BackendState
+from gateway.core.routing.snapshot import BackendView, ModelCard, PoolView, Snapshot, WorkerPolicy
+from gateway.proxy.pipeline import Pipeline
+from gateway.proxy.route import Desk
+from gateway.proxy.settle import Settler
+from gateway.proxy.upstream import Upstreams
+from gateway.proxy.wire import WireServer
+
+
+class FakeWorker:
+    """The stations of one worker; records, failures and acknowledgements are kept for the test to read."""
+
+    def __init__(self, *, idle_s: float = 30.0, client_buffer_bytes: int = 64 * 1024) -> None:
+        self.records: list[RequestRecord] = []
+        self.failures: list[BackendFailure] = []
+        self.acks: list[DrainAck] = []
+        self.desk = Desk(slot=0, clock=time.monotonic, acknowledge=self.acks.append)
+        self.settler = Settler(
+            slot=0, clock=time.monotonic, offer=self._offer, report_failure=self.failures.append
+        )
+        self.upstreams = Upstreams(time.monotonic)
+        self.pipeline = Pipeline(
+            desk=self.desk,
+            upstreams=self.upstreams,
+            settler=self.settler,
+            version="0.test",
+            clock=time.monotonic,
+        )
+        self.server = WireServer(self.pipeline.handle, buffer_bytes=client_buffer_bytes, idle_s=idle_s)
+        self.port = 0
+        self._arrived = asyncio.Event()
+
+    def _offer(self, record: RequestRecord) -> None:
+        self.records.append(record)
+        self._arrived.set()
+
+    async def record(self, index: int = 0, *, timeout_s: float = 10.0) -> RequestRecord:
+        """The record number ``index``, waited for."""
+        async with asyncio.timeout(timeout_s):
+            while len(self.records) <= index:
+                self._arrived.clear()
+                await self._arrived.wait()
+        return self.records[index]
+
+    def serve(
+        self,
+        backends: Sequence[BackendView],
+        *,
+        policy: WorkerPolicy | None = None,
+        pools: Sequence[PoolView] = (PoolView(name="main"),),
+        cards: Sequence[ModelCard] = (),
+    ) -> None:
+        """Replace the snapshot."""
+        snapshot = Snapshot(
+            generation=self.desk.snapshot.generation + 1,
+            pools=tuple(pools),
+            backends=tuple(backends),
+            cards=tuple(cards),
+            policy=policy or WorkerPolicy(),
+        )
+        self.desk.apply(NewSnapshot(snapshot=snapshot))
+
+
+def backend_view(
+    url: str,
+    name: str = "a",
+    *,
+    state: BackendState = BackendState.SERVING,
+    models: Sequence[str] = ("tiny",),
+    stopping: bool = False,
+    api_key_env: str = "",
+    tls_ca: str = "",
+) -> BackendView:
+    """A backend of the pool ``main``."""
+    return BackendView(
+        name=name,
+        pool="main",
+        url=url,
+        state=state,
+        models=tuple(models),
+        stopping=stopping,
+        api_key_env=api_key_env,
+        tls_ca=tls_ca,
+    )
+
+
+@asynccontextmanager
+async def running_worker(*, idle_s: float = 30.0, client_buffer_bytes: int = 64 * 1024) -> AsyncIterator[FakeWorker]:
+    """A worker that listens on a loopback port until the block ends."""
+    worker = FakeWorker(idle_s=idle_s, client_buffer_bytes=client_buffer_bytes)
+    server = await asyncio.get_running_loop().create_server(worker.server, "127.0.0.1", 0)
+    worker.port = server.sockets[0].getsockname()[1]
+    try:
+        yield worker
+    finally:
+        server.close()
+        await worker.server.shutdown(1.0)
+        worker.upstreams.close()
