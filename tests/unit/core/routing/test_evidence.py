@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.core.routing.evidence import COUNTED_CODES, LOST_CONNECTION, Tally
+from gateway.core.routing.evidence import COUNTED_CODES, LOST_CONNECTION, Tally, speaks_against
 
 
 def test_endings_within_half_the_window_add_up() -> None:
@@ -24,10 +24,17 @@ def test_after_a_whole_quiet_window_everything_is_forgotten() -> None:
     assert (tally.all_failed, tally.all_ended) == (0, 1)
 
 
-@pytest.mark.parametrize("code", sorted(LOST_CONNECTION))
-def test_a_lost_connection_speaks_against_a_backend(code: str) -> None:
-    assert code in COUNTED_CODES
+@pytest.mark.parametrize("code", [*sorted(COUNTED_CODES), "status_500", "status_502", "status_599"])
+def test_what_a_backend_did_speaks_against_it(code: str) -> None:
+    assert speaks_against(code)
 
 
-def test_backpressure_does_not_speak_against_a_backend() -> None:
-    assert "backend_refused" not in COUNTED_CODES
+@pytest.mark.parametrize(
+    "code", ["backend_refused", "status_503", "status_429", "status_400", "status_", "status_x", "bad_request", ""]
+)
+def test_backpressure_and_what_clients_did_do_not_speak_against_a_backend(code: str) -> None:
+    assert not speaks_against(code)
+
+
+def test_a_lost_connection_speaks_against_a_backend() -> None:
+    assert LOST_CONNECTION <= COUNTED_CODES

@@ -1,0 +1,189 @@
+"""The catalogue of log events: every name, when it is told, and every field with its meaning.
+
+One event a decision, one wide event a request.  The log, the live feed and ``docs/events.md`` are made from this
+table; a test holds every call of :class:`gateway.telemetry.eventlog.EventLog` against it.  Names are
+``subject.happening``; fields carry their units.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Final
+
+from gateway.telemetry.settled import SETTLED_FIELDS
+
+
+class Level(StrEnum):
+    """How urgent an event is."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+class EventName(StrEnum):
+    """Every event that control tells."""
+
+    REQUEST_SETTLED = "request.settled"
+    BACKEND_STATE = "backend.state"
+    BACKEND_MODELS = "backend.models"
+    BACKEND_READING = "backend.reading"
+    BACKEND_RESTARTED = "backend.restarted"
+    POOL_DOWN = "pool.down"
+    POOL_SERVING = "pool.serving"
+    SNAPSHOT_PUBLISHED = "snapshot.published"
+    WORKER_JOINED = "worker.joined"
+    WORKER_GONE = "worker.gone"
+    WORKER_SILENT = "worker.silent"
+    RECORDS_DROPPED = "records.dropped"
+    CONFIG_LOADED = "config.loaded"
+    CONFIG_REFUSED = "config.refused"
+    HISTORY_PROBLEM = "history.problem"
+    CONTROL_STARTED = "control.started"
+    CONTROL_STOPPED = "control.stopped"
+    TASK_FAILED = "task.failed"
+    LOG_DROPPED = "log.dropped"
+    LIBRARY_MESSAGE = "library.message"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventSpec:
+    """When an event is told, its fields, and whether the live feed carries it."""
+
+    level: Level
+    when: str
+    fields: Mapping[str, str] = field(default_factory=dict)
+    live: bool = True
+
+
+_BACKEND: Final = {"backend": "name of the backend"}
+_POOL: Final = {"pool": "name of the pool"}
+_WORKER: Final = {"slot": "number of the worker's slot", "pid": "its process"}
+
+EVENTS: Final[Mapping[EventName, EventSpec]] = MappingProxyType(
+    {
+        EventName.REQUEST_SETTLED: EventSpec(
+            level=Level.INFO,
+            when="A request has ended, however it ended; one line each, the widest one. What is not known is left out.",
+            fields=SETTLED_FIELDS,
+        ),
+        EventName.BACKEND_STATE: EventSpec(
+            level=Level.WARNING,
+            when="A backend is in another state.",
+            fields={
+                **_BACKEND,
+                **_POOL,
+                "state": "the new state",
+                "was": "the state before",
+                "reason": "one sentence: what was seen that led to it",
+            },
+        ),
+        EventName.BACKEND_MODELS: EventSpec(
+            level=Level.INFO,
+            when="A backend reports other models than before.",
+            fields={
+                **_BACKEND,
+                "models": "ids that it reports now",
+                "version": "version of its engine, where it tells",
+            },
+        ),
+        EventName.BACKEND_READING: EventSpec(
+            level=Level.WARNING,
+            when="`/v1/models`, `/version` or `/metrics` of a serving backend cannot be read, or can be again.",
+            fields={**_BACKEND, "path": "what was asked for", "problem": 'what came instead; "" when it is well again'},
+        ),
+        EventName.BACKEND_RESTARTED: EventSpec(
+            level=Level.WARNING,
+            when="The engine's token counter fell: another process answers at the same address.",
+            fields={**_BACKEND, "tokens_before": "the counter's last reading", "tokens_now": "its reading now"},
+        ),
+        EventName.POOL_DOWN: EventSpec(
+            level=Level.ERROR,
+            when="No backend of a pool serves any more; its requests get 503.",
+            fields={**_POOL, "reason": "one sentence with the reason of each backend"},
+        ),
+        EventName.POOL_SERVING: EventSpec(
+            level=Level.WARNING,
+            when="A pool without a serving backend has one again.",
+            fields={**_POOL, "after_s": "how long it had none"},
+        ),
+        EventName.SNAPSHOT_PUBLISHED: EventSpec(
+            level=Level.DEBUG,
+            when="The workers were sent a new picture of the fleet.",
+            fields={
+                "generation": "number of the snapshot",
+                "workers": "how many were sent it",
+                "serving": "backends that serve",
+            },
+            live=False,
+        ),
+        EventName.WORKER_JOINED: EventSpec(level=Level.INFO, when="A worker has connected to control.", fields=_WORKER),
+        EventName.WORKER_GONE: EventSpec(
+            level=Level.WARNING,
+            when="A worker's connection to control has closed: it ended, or was replaced.",
+            fields={**_WORKER, "in_flight": "requests it last said it held"},
+        ),
+        EventName.WORKER_SILENT: EventSpec(
+            level=Level.WARNING,
+            when="A connected worker has sent no heartbeat for too long.",
+            fields={**_WORKER, "silent_s": "since its last heartbeat"},
+        ),
+        EventName.RECORDS_DROPPED: EventSpec(
+            level=Level.WARNING,
+            when="A worker had to drop records of settled requests since control was slow or away; counters stay exact.",
+            fields={**_WORKER, "count": "records lost since the last heartbeat"},
+        ),
+        EventName.CONFIG_LOADED: EventSpec(
+            level=Level.INFO,
+            when="The configuration was read and applied, at the start or by a reload.",
+            fields={
+                "config_path": "the file",
+                "changes": "what changed, in sentences",
+                "needs_restart": "changed settings that only a restart applies",
+            },
+        ),
+        EventName.CONFIG_REFUSED: EventSpec(
+            level=Level.ERROR,
+            when="A reload found faults; the configuration in use stays.",
+            fields={"config_path": "the file", "faults": "one line for each, with its place"},
+        ),
+        EventName.HISTORY_PROBLEM: EventSpec(
+            level=Level.ERROR,
+            when="The history store stopped working, or works again.",
+            fields={"problem": 'one sentence; "" when it is well again'},
+        ),
+        EventName.CONTROL_STARTED: EventSpec(
+            level=Level.INFO,
+            when="The control process is up: operators are served, backends are being probed.",
+            fields={
+                "version": "of the gateway",
+                "pid": "of control",
+                "config_path": "the file",
+                "backends": "how many are configured",
+                "first_round_s": "how long the first look at all backends took",
+            },
+        ),
+        EventName.CONTROL_STOPPED: EventSpec(level=Level.INFO, when="The control process ends in order."),
+        EventName.TASK_FAILED: EventSpec(
+            level=Level.ERROR,
+            when="A defect of ours: a background task ended with an error. It is started again where it can be.",
+            fields={"task": "its name", "error": "type and message", "place": "file and line"},
+        ),
+        EventName.LOG_DROPPED: EventSpec(
+            level=Level.WARNING,
+            when="Log lines were lost because nobody read our standard error fast enough.",
+            fields={"count": "how many"},
+            live=False,
+        ),
+        EventName.LIBRARY_MESSAGE: EventSpec(
+            level=Level.WARNING,
+            when="A library that we use had something to say.",
+            fields={"logger": "which one", "message": "its words, shortened", "severity": "in its own words"},
+            live=False,
+        ),
+    }
+)

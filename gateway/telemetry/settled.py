@@ -1,0 +1,126 @@
+"""The wide event of a settled request: a record and its summary as one flat object.
+
+Made at ingest for the log and the live feed.  Fields bear the names of the record; what is not known is left out, and
+instants of a worker's clock are not told, since they mean nothing outside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from gateway.core.link.messages import RequestRecord
+from gateway.core.stream.summary import StreamSummary
+
+_RECORD: Final = {
+    "request_id": "`X-Request-Id` of the answer",
+    "slot": "number of the worker's slot",
+    "accepted_wall": "when the request's head was complete, in seconds since 1970",
+    "endpoint": "the endpoint's name on the map",
+    "method": "HTTP method",
+    "status": "status that the client got",
+    "outcome": "ok, client_gone, upstream_error, upstream_timeout, rejected or shutdown",
+    "ending": "how the exchange with the backend ended",
+    "stream": "whether a stream was asked for",
+    "model": "the model that was asked for",
+    "pool": "pool that it was routed to",
+    "backend": "backend that answered, or that was tried last",
+    "profile": "profile under which the backend runs",
+    "key_id": "id of the client's key, never the key",
+    "error_code": "code of the error that the client was told",
+    "attempts": "backends that were tried",
+    "injected": "whether usage was asked for on the client's behalf",
+    "alone": "no other request of this worker was on the backend between sent and ended",
+    "request_bytes": "body received",
+    "response_bytes": "body sent",
+    "queue_s": "accepted to admitted",
+    "upload_s": "time spent receiving the body",
+    "sent_s": "accepted to request fully written to the backend",
+    "headers_s": "accepted to the backend's status line",
+    "ttft_s": "accepted to the first token",
+    "ttfv_s": "accepted to the first visible token",
+    "last_token_s": "accepted to the last token",
+    "total_s": "accepted to the end",
+    "gateway_s": "accepted to sent, less queue and upload: the gateway's own share",
+    "hold_max_s": "longest that bytes were held back for an event to become whole",
+    "blocked_s": "how long the client did not take bytes",
+}
+
+_SUMMARY: Final = {
+    "events": "events of the stream, comments not among them",
+    "chunks": "events with tokens in them",
+    "choices": "choices in the answer",
+    "bad_events": "events that could not be read",
+    "oversize_events": "events too large to be read",
+    "prompt_tokens": "by the engine",
+    "cached_tokens": "part of the prompt that came from the prefix cache",
+    "completion_tokens": "all that was generated",
+    "reasoning_tokens": "of these, thought",
+    "content_tokens": "of these, visible",
+    "total_exactness": "exact, estimated or unknown: how far completion_tokens can be trusted",
+    "split_exactness": "the same for reasoning_tokens and content_tokens",
+    "decode_tps": "(completion_tokens - 1) / decode window",
+    "reasoning_tps": "reasoning tokens / time in which they came",
+    "visible_tps": "content tokens / time in which they came",
+    "effective_visible_tps": "content tokens / decode window",
+    "step_time_s": "one decode step of the engine",
+    "reasoning_share": "reasoning tokens / completion tokens",
+    "gap_p50_s": "median time between chunks",
+    "gap_p99_s": "99th percentile of it",
+    "gap_max_s": "longest time between chunks",
+    "finish_reasons": "the engine's own, in order of arrival",
+    "done_marker": "whether the end marker came",
+    "terminal": "whether the engine finished the answer itself",
+    "flags": "what a reader of the numbers has to know",
+}
+
+_DERIVED: Final = {"decode_window_s": "first event to the event with the finish reason"}
+
+_ENGINE: Final = {
+    "engine_time_to_first_token_ms": "the engine's own figure; starts at scheduling",
+    "engine_generation_time_ms": "the engine's own figure",
+    "engine_queue_time_ms": "the engine's own figure",
+    "engine_mean_itl_ms": "the engine's own figure; 1000 / decode_tps",
+    "engine_tokens_per_second": "the engine's own figure; includes prefill, not a rate to use",
+    "engine_mean_acceptance_length": "with speculative decoding",
+    "engine_draft_acceptance_rate": "with speculative decoding",
+    "engine_spec_tokens": "with speculative decoding",
+}
+
+_ERROR: Final = {
+    "engine_error_code": "code of an error that the engine sent inside its answer",
+    "engine_error_type": "type of that error",
+}
+
+SETTLED_FIELDS: Final[Mapping[str, str]] = MappingProxyType({**_RECORD, **_SUMMARY, **_DERIVED, **_ENGINE, **_ERROR})
+"""Every field of ``request.settled`` with its meaning."""
+
+
+def settled_event(record: RequestRecord) -> dict[str, object]:
+    """``record`` as one flat object; times to the microsecond; None, "" and () are left out."""
+    event = _known(record, _RECORD)
+    if record.summary is not None:
+        event |= _summarised(record.summary)
+    return event
+
+
+def _summarised(summary: StreamSummary) -> dict[str, object]:
+    event = _known(summary, _SUMMARY)
+    if summary.window_start is not None and summary.window_end is not None:
+        event["decode_window_s"] = round(summary.window_end - summary.window_start, 6)
+    if summary.engine is not None:
+        event |= _known(summary.engine, _ENGINE, prefix="engine_")
+    if summary.error is not None:
+        event |= _known(summary.error, _ERROR, prefix="engine_error_")
+    return event
+
+
+def _known(part: object, fields: Mapping[str, str], *, prefix: str = "") -> dict[str, object]:
+    event: dict[str, object] = {}
+    for name in fields:
+        value = getattr(part, name.removeprefix(prefix))
+        if value is None or value in {"", ()}:  # 0 and False are worth telling
+            continue
+        event[name] = round(value, 6) if isinstance(value, float) else value
+    return event

@@ -1,0 +1,96 @@
+"""Writes log lines to a descriptor from a thread of its own, so that a blocked pipe never holds the event loop.
+
+Lines wait in a bounded queue; when it is full (the reader of our stderr stands still) the newest are dropped and
+counted, and the count is told as soon as a line gets through again.  Order is kept.  A descriptor that is closed or
+broken loses its lines, counted, and nothing else happens.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import select
+import threading
+from collections.abc import Callable
+from typing import Final
+
+QUEUE_LINES: Final = 10_000
+"""About 10 MB of wide events: some seconds of full load."""
+
+_BATCH_LINES: Final = 256
+
+
+class LogWriter:
+    """Owns the queue and the thread.  ``told_drops(count) -> line`` makes the line that reports lost ones."""
+
+    def __init__(self, fd: int, *, told_drops: Callable[[int], bytes], queue_lines: int = QUEUE_LINES) -> None:
+        self._fd = fd
+        self._told_drops = told_drops
+        self._lines: queue.Queue[bytes | None] = queue.Queue(maxsize=queue_lines)
+        self._counting = threading.Lock()
+        self._dropped = 0
+        self._untold = 0
+        self._thread = threading.Thread(target=self._work, name="log-writer", daemon=True)
+        self._thread.start()
+
+    @property
+    def dropped(self) -> int:
+        """Lines lost since the start."""
+        return self._dropped
+
+    def write(self, line: bytes) -> None:
+        """Queue ``line`` (without its newline); returns at once, from any thread."""
+        try:
+            self._lines.put_nowait(line)
+        except queue.Full:
+            self._lost(1)
+
+    def close(self, *, timeout_s: float = 1.0) -> None:
+        """Write what waits, at most ``timeout_s``; a descriptor that stays blocked keeps the rest."""
+        try:
+            self._lines.put(None, timeout=timeout_s)
+        except queue.Full:
+            return
+        self._thread.join(timeout=timeout_s)
+
+    def _lost(self, count: int) -> None:
+        with self._counting:
+            self._dropped += count
+            self._untold += count
+
+    def _work(self) -> None:
+        while True:
+            batch, last = self._next_batch()
+            with self._counting:
+                lost, self._untold = self._untold, 0
+            if lost:
+                batch.append(self._told_drops(lost))
+            if batch:
+                self._put(b"\n".join(batch) + b"\n", lines=len(batch))
+            if last:
+                return
+
+    def _next_batch(self) -> tuple[list[bytes], bool]:
+        """Waits for a line; then all that is there, up to a bound, and whether the end was asked for."""
+        line = self._lines.get()
+        batch: list[bytes] = []
+        while line is not None:
+            batch.append(line)
+            if len(batch) == _BATCH_LINES:
+                return batch, False
+            try:
+                line = self._lines.get_nowait()
+            except queue.Empty:
+                return batch, False
+        return batch, True
+
+    def _put(self, data: bytes, *, lines: int) -> None:
+        view = memoryview(data)
+        while view:
+            try:
+                view = view[os.write(self._fd, view) :]
+            except BlockingIOError:  # somebody who shares our stderr made it non-blocking
+                select.select([], [self._fd], [], 1.0)
+            except OSError:
+                self._lost(lines)
+                return
