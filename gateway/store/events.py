@@ -1,6 +1,6 @@
 """What the history store has to tell: typed values, handed to a sink on the event loop.
 
-Names are the struct tags (``store.moved_aside``), which the event catalogue lists; fields hold paths, counts and one
+Names are the struct tags (``history.moved_aside``), which the event catalogue lists; fields hold paths, counts and one
 sentence, never a row.  The store itself writes no log.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 
-class MovedAside(Struct, frozen=True, kw_only=True, tag="store.moved_aside", tag_field="event"):
+class MovedAside(Struct, frozen=True, kw_only=True, tag="history.moved_aside", tag_field="event"):
     """The file at ``path`` was damaged; it now lies whole at ``moved_to`` and a new one was started."""
 
     path: str
@@ -17,13 +17,13 @@ class MovedAside(Struct, frozen=True, kw_only=True, tag="store.moved_aside", tag
     reason: str
 
 
-class FileGone(Struct, frozen=True, kw_only=True, tag="store.file_gone", tag_field="event"):
+class FileGone(Struct, frozen=True, kw_only=True, tag="history.file_gone", tag_field="event"):
     """Somebody removed or replaced the file at ``path``; the store goes on with what is there now, or a new one."""
 
     path: str
 
 
-class Migrated(Struct, frozen=True, kw_only=True, tag="store.migrated", tag_field="event"):
+class Migrated(Struct, frozen=True, kw_only=True, tag="history.migrated", tag_field="event"):
     """The file came from an older release; its schema went from version ``before`` to ``after``."""
 
     path: str
@@ -31,14 +31,14 @@ class Migrated(Struct, frozen=True, kw_only=True, tag="store.migrated", tag_fiel
     after: int
 
 
-class Troubled(Struct, frozen=True, kw_only=True, tag="store.troubled", tag_field="event"):
+class Troubled(Struct, frozen=True, kw_only=True, tag="history.troubled", tag_field="event"):
     """The store stopped working; rows wait in memory, then are dropped.  Told once per trouble."""
 
     path: str
     problem: str
 
 
-class Recovered(Struct, frozen=True, kw_only=True, tag="store.recovered", tag_field="event"):
+class Recovered(Struct, frozen=True, kw_only=True, tag="history.recovered", tag_field="event"):
     """The store works again after ``lasted_s``; ``dropped`` rows were lost in all since the start."""
 
     path: str
@@ -46,7 +46,7 @@ class Recovered(Struct, frozen=True, kw_only=True, tag="store.recovered", tag_fi
     dropped: int
 
 
-class RowsDropped(Struct, frozen=True, kw_only=True, tag="store.rows_dropped", tag_field="event"):
+class RowsDropped(Struct, frozen=True, kw_only=True, tag="history.rows_dropped", tag_field="event"):
     """``count`` more rows were lost: too many waited, or (``refused``) they could not be expressed as a row."""
 
     path: str
@@ -54,7 +54,7 @@ class RowsDropped(Struct, frozen=True, kw_only=True, tag="store.rows_dropped", t
     refused: bool
 
 
-class RowUnreadable(Struct, frozen=True, kw_only=True, tag="store.row_unreadable", tag_field="event"):
+class RowUnreadable(Struct, frozen=True, kw_only=True, tag="history.row_unreadable", tag_field="event"):
     """A row that this release cannot read was left out of an answer."""
 
     path: str

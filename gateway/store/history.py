@@ -59,7 +59,7 @@ class SqliteHistory:
     async def start(self) -> None:
         """Open, check and migrate the file; returns when it is ready.
 
-        A damaged file is moved aside (event `store.moved_aside`) and a new one started.  Raises StoreUnusable.
+        A damaged file is moved aside (event `history.moved_aside`) and a new one started.  Raises StoreUnusable.
         """
         self._loop = asyncio.get_running_loop()
         self._writer.start()
