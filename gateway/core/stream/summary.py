@@ -69,7 +69,7 @@ class Flag(StrEnum):
     SEVERAL_CHOICES = "several_choices"
     TOOL_CALLS = "tool_calls"
     LOGPROBS = "logprobs"
-    TOKEN_IDS = "token_ids"
+    TOKEN_IDS = "token_ids"  # noqa: S105  (not a secret)
     # What else bends the numbers or keeps them out of samples:
     REASONING_HIDDEN = "reasoning_hidden"  # counted by the engine, not sent; its silence is in no channel's time
     SEVERAL_TOKENS_PER_CHUNK = "several_tokens_per_chunk"  # chunk gaps are not inter-token latencies
@@ -125,12 +125,13 @@ class StreamSummary(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     Instants (None for bodies that are no stream): ``first_event`` any event; ``first_token`` first delta with
     non-empty reasoning, content or tool arguments; ``first_visible`` first non-empty content; ``last_token``;
-    ``window_start`` and ``window_end`` bound the decode window.  ``chunks`` counts token-bearing events, ``events``
+    ``window_start`` and ``window_end`` bound the decode window.  ``silence_s``: from the last event to the end of the
+    stream.  ``chunks`` counts token-bearing events, ``events``
     all events, comments not among them.  ``decode_tps``, ``reasoning_tps``, ``visible_tps``,
-    ``effective_visible_tps``, ``step_time_s`` and the chunk gaps are defined in `rates` and `gaps`.
-    ``finish_reasons``: the different reasons in order of arrival.  ``done_marker``: the endpoint's end marker came.
-    ``terminal``: the engine finished the answer itself: a reason for every choice, none of them `abort`, the end
-    marker, and no error.
+    ``effective_visible_tps``, ``step_time_s`` and the chunk gaps are defined in `rates` and `gaps`; ``content_tokens``
+    are all tokens that are not reasoning.  ``finish_reasons``: the different reasons in order of arrival.
+    ``done_marker``: the endpoint's end marker came (a body has none).  ``terminal``: the engine finished the answer
+    itself: a reason for every choice, none of them `abort`, the end marker of a stream, and no error.
     """
 
     first_event: float | None = None
@@ -139,6 +140,7 @@ class StreamSummary(Struct, frozen=True, kw_only=True, omit_defaults=True):
     last_token: float | None = None
     window_start: float | None = None
     window_end: float | None = None
+    silence_s: float | None = None
 
     events: int = 0
     chunks: int = 0

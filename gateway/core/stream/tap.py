@@ -1,48 +1,113 @@
 """The tap: reads a copy of an answer while it is relayed and hands back what it measured.
 
 Relay station, after the write.  Fed with decoded body bytes in any cut; knows nothing of HTTP, sockets or clients.
-It must never disturb a stream: bad events are counted, a failure inside switches the tap off for the rest of the
-stream and is flagged.
+It must never disturb a stream: events that cannot be read are counted, and a failure inside switches the tap off for
+the rest of the stream and is flagged.  Its state does not grow with the stream.
 """
 
 from __future__ import annotations
 
-from gateway.core.stream.summary import Dialect, RequestShape, StreamSummary
+from typing import Protocol, assert_never
+
+from gateway.core.stream.answer import Answer
+from gateway.core.stream.body import summarise_body
+from gateway.core.stream.chat import ChatReader, CompletionsReader
+from gateway.core.stream.chunk import UNREADABLE
+from gateway.core.stream.messages import MessagesReader
+from gateway.core.stream.report import Defects, report_stream
+from gateway.core.stream.responses import ResponsesReader
+from gateway.core.stream.sse import EventFramer
+from gateway.core.stream.summary import Dialect, Flag, RequestShape, StreamSummary
+
+__all__ = ["EventReader", "Tap", "summarise_body"]
+
+
+class EventReader(Protocol):
+    """Writes what the events of one dialect mean into an answer."""
+
+    def read(self, data: bytes, now: float, name: str) -> None:
+        """Take in one event; raises one of `UNREADABLE` and changes nothing when its data cannot be read."""
 
 
 class Tap:
-    """Measures one stream.  Owner: the relay of that request."""
+    """Measures one stream; owner: the relay of that request.
 
-    __slots__ = ("_events", "_saw_error", "_terminal")
+    An event counts at the instant ``now`` of the piece that completes it, so pieces that share an instant give the
+    same summary however they are cut.
+    """
+
+    __slots__ = ("_answer", "_bad_events", "_disabled", "_framer", "_read", "_shape", "_timeline")
 
     def __init__(self, dialect: Dialect, shape: RequestShape, *, max_event_bytes: int) -> None:
-        self._events = 0
-        self._terminal = False
-        self._saw_error = False
+        self._answer = Answer()
+        self._timeline = self._answer.timeline
+        self._framer = EventFramer(max_event_bytes)
+        self._read = _make_reader(dialect, self._answer).read
+        self._shape = shape
+        self._bad_events = 0
+        self._disabled = False
 
     def feed(self, data: bytes, now: float) -> None:
-        """Read decoded body bytes that came at monotonic ``now``."""
+        """Read decoded body bytes that came at monotonic ``now``; never raises."""
+        if self._disabled:
+            return
+        try:
+            payload = self._framer.single(data)
+            if payload is not None:
+                self._take(payload, now, "")
+                return
+            for name, payload in self._framer.feed(data):
+                self._take(payload, now, name)
+        except Exception:  # noqa: BLE001  (a defect of ours must cost the numbers of this stream, never the stream)
+            self._disabled = True
 
     def close(self, now: float) -> StreamSummary:
-        """End the stream and return what was measured; the tap must not be fed afterwards."""
-        return StreamSummary()
+        """Return what was measured of a stream that ended at ``now``; the tap must not be fed afterwards."""
+        defects = Defects(bad_events=self._bad_events, oversize_events=self._framer.oversize, disabled=self._disabled)
+        try:
+            return report_stream(self._answer, self._shape, defects=defects, now=now)
+        except Exception:  # noqa: BLE001  (as in feed: the request must settle whatever happened in here)
+            return StreamSummary(events=self.events, flags=(Flag.TAP_DISABLED,))
 
     @property
     def terminal(self) -> bool:
-        """Whether the engine itself finished the answer."""
-        return self._terminal
+        """Whether the engine itself has finished the answer, and finished it well."""
+        return self._answer.done and self._answer.ended_well(self._shape.n)
 
     @property
     def saw_error(self) -> bool:
         """Whether the engine sent an error inside the stream."""
-        return self._saw_error
+        return self._answer.error is not None
 
     @property
     def events(self) -> int:
-        """How many events came so far."""
-        return self._events
+        """How many events came so far; comments are none."""
+        return self._answer.timeline.events
+
+    def _take(self, payload: bytes, now: float, name: str) -> None:
+        self._timeline.event(now)
+        try:
+            self._read(payload, now, name)
+        except UNREADABLE:
+            self._retry(payload, now, name)
+
+    def _retry(self, payload: bytes, now: float, name: str) -> None:
+        """Read an event again with its invalid UTF-8 replaced, as every client's decoder would; else count it."""
+        try:
+            self._read(payload.decode("utf-8", "replace").encode(), now, name)
+        except UNREADABLE:
+            self._bad_events += 1
 
 
-def summarise_body(dialect: Dialect, body: bytes, shape: RequestShape) -> StreamSummary:
-    """Read a whole answer that is no stream: counts, finish reasons, engine metrics; no instants, no rates."""
-    return StreamSummary()
+def _make_reader(dialect: Dialect, answer: Answer) -> EventReader:
+    match dialect:
+        case Dialect.CHAT:
+            return ChatReader(answer)
+        case Dialect.COMPLETIONS:
+            return CompletionsReader(answer)
+        case Dialect.RESPONSES:
+            return ResponsesReader(answer)
+        case Dialect.MESSAGES:
+            return MessagesReader(answer)
+        case _:
+            assert_never(dialect)
