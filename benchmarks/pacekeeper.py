@@ -26,10 +26,10 @@ def command(folder: Path, *, engine_port: int, ports: tuple[int, int]) -> list[s
         "operators": {"listen": [f"127.0.0.1:{operators}"]},
         "auth": {"clients": "none"},
         "workers": 1,
+        "runtime_dir": str(folder / "run"),
         "pools": [
             {
                 "name": "bench",
-                "min_available": 0,
                 "backends": [{"name": "mock", "url": f"http://127.0.0.1:{engine_port}"}],
             }
         ],
@@ -43,6 +43,6 @@ def command(folder: Path, *, engine_port: int, ports: tuple[int, int]) -> list[s
 def role(command_line: str) -> str:
     """Which of the gateway's processes a command line is."""
     for name in ("worker", "control"):
-        if name in command_line:
+        if f"{name}_main" in command_line:
             return name
     return "supervisor"
