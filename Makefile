@@ -59,6 +59,11 @@ coverage: $(STAMP) ## the suite with branch coverage: core 100 %, everything 90 
 	$(BIN)/coverage report --include='gateway/core/*' --fail-under=100
 	$(BIN)/coverage report --fail-under=90
 
+.PHONY: bench
+bench: $(STAMP) ## side by side with other relays; prints the table, keeps it as JSON (installs the peers first)
+	$(BIN)/python -m benchmarks prepare
+	$(BIN)/python -m benchmarks
+
 .PHONY: docs
 docs: $(STAMP) ## write the reference pages from the catalogues in the code
 	$(BIN)/python -m docs.reference

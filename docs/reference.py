@@ -1,7 +1,7 @@
-"""Write the reference pages from the catalogues in the code: errors and log events.
+"""Write the reference pages from the catalogues in the code: errors, log events, metrics, settings.
 
 `make docs` runs it; a test fails when a page is older than the code.  Pages that are written here are never edited by
-hand.  Settings and metrics have their own writers beside their catalogues.
+hand.  The page of the settings is rendered beside their models.
 """
 
 from __future__ import annotations
@@ -11,7 +11,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from gateway.errors import GatewayError
+from gateway.settings import reference as settings
 from gateway.telemetry.events import EVENTS
+from gateway.telemetry.fleet_series import FleetSeries
+from gateway.telemetry.request_series import RequestSeries
+from gateway.telemetry.series import Series, series_of
 
 FOLDER = Path(__file__).resolve().parent
 MADE = "<!-- Made by `make docs` from {source}; do not edit. -->\n"
@@ -86,7 +90,40 @@ def events() -> str:
     return "\n".join(parts)
 
 
-PAGES: dict[str, Callable[[], str]] = {"errors.md": errors, "events.md": events}
+def metric(series: Series) -> list[str]:
+    """One metric: its meaning, its labels and, for a histogram, its buckets with their reason."""
+    labels = ", ".join(f"`{label}`" for label in series.labels) or "none"
+    lines = [f"### `{series.name}`", "", f"{series.kind}. {cell(series.help)} Labels: {labels}.", ""]
+    if series.buckets:
+        bounds = ", ".join(f"{bound:g}" for bound in series.buckets)
+        lines += [f"Buckets: {bounds}. {cell(series.why)}", ""]
+    return lines
+
+
+def metrics() -> str:
+    """The page of every metric."""
+    parts = [
+        "# Metrics",
+        "",
+        MADE.format(source="`gateway/telemetry/request_series.py` and `gateway/telemetry/fleet_series.py`"),
+        "`GET /metrics` on the operators' port, in Prometheus' text format, without a token. Labels come from closed sets:",
+        "configured names, names that backends report (bounded), closed words. A name that only a client brought counts",
+        "as `other`. Rates and counts are defined in [vocabulary](vocabulary.md); estimates never enter a histogram of rates.",
+        "",
+    ]
+    for title, catalogue in (("Requests", RequestSeries), ("Fleet and gateway", FleetSeries)):
+        parts += [f"## {title}", ""]
+        for series in series_of(catalogue):
+            parts += metric(series)
+    return "\n".join(parts)
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "configuration.md": settings.render,
+    "errors.md": errors,
+    "events.md": events,
+    "metrics.md": metrics,
+}
 
 
 def main() -> int:

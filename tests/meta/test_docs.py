@@ -5,14 +5,16 @@ A page that names a file, a make target or a command that is not there is wrong,
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 
 import pytest
 
+import gateway
 from docs.reference import FOLDER, PAGES, tree
 from gateway import errors
-from tests.meta.source_tree import ROOT, known_files
+from tests.meta.source_tree import PACKAGE, ROOT, known_files, python_sources
 
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 CODE = re.compile(r"`([^`\n]+)`")
@@ -83,9 +85,21 @@ def test_the_picture_of_the_error_tree_shows_every_error_with_its_status() -> No
     assert {name: status for name, status in statuses.items() if f" {status}" not in lines[name]} == {}
 
 
+def test_every_error_stands_in_the_tree() -> None:
+    """An error outside of it would be on no page, and nobody would know its code."""
+    names = {error.__name__ for error in tree(errors.GatewayError)} | {"GatewayError"}
+    strays = [
+        f"{source.name}:{node.lineno} {node.name}"
+        for source in python_sources(PACKAGE)
+        if source.name != "gateway/errors.py"
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.ClassDef) and names & {base.id for base in node.bases if isinstance(base, ast.Name)}
+    ]
+    assert strays == []
+
+
 def test_every_module_that_a_docstring_sends_readers_to_is_there() -> None:
-    text = (ROOT / "gateway" / "__init__.py").read_text(encoding="utf-8")
-    named = re.findall(r"`([a-z_./-]+)`", text)
+    named = re.findall(r"`([a-z_./-]+)`", gateway.__doc__ or "")
     assert named
     assert [name for name in named if not (ROOT / name).exists() and not (ROOT / "gateway" / name).exists()] == []
 
