@@ -129,16 +129,17 @@ class RelayChooser:
     def _server_timing(self) -> bytes:
         """What is known when the head goes out: our own share and the backend's time to its first byte."""
         visit, exchange = self._visit, self._visit.exchange
-        entries = [b"queue;dur=%.1f" % (1e3 * ((visit.admitted or visit.accepted) - visit.accepted - visit.upload_s))]
-        if exchange is not None and exchange.sent_at is not None and exchange.headers_at is not None:
-            entries.append(b"gateway;dur=%.1f" % (1e3 * (exchange.sent_at - visit.accepted - visit.upload_s)))
+        queue_s = visit.queue_s or 0.0
+        entries = [b"queue;dur=%.1f" % (1e3 * queue_s)]
+        if exchange is not None and exchange.sent_at is not None:
+            own_s = exchange.sent_at - visit.accepted - queue_s - visit.upload_s
+            entries.append(b"gateway;dur=%.1f" % (1e3 * own_s))
             entries.append(b"backend;dur=%.1f" % (1e3 * (self._clock() - exchange.sent_at)))
         return b"Server-Timing: " + b", ".join(entries) + b"\r\n"
 
     def _report(self, summary: StreamSummary) -> PaceReport:
         visit = self._visit
-        queue_s = None if visit.admitted is None else visit.admitted - visit.accepted - visit.upload_s
-        return pace_report(summary, request_id=visit.request_id, accepted=visit.accepted, queue_s=queue_s)
+        return pace_report(summary, request_id=visit.request_id, accepted=visit.accepted, queue_s=visit.queue_s)
 
     def _report_in_body(self, body: bytes) -> bytes:
         return with_report_in_usage(body, self._report(summarise_body(self._dialect, body, self._shape)))

@@ -51,7 +51,8 @@ class Pipeline:
         self._clock = clock
         self._open: set[Exchange] = set()
         self._targets: dict[tuple[str, str], Target] = {}
-        self._ids = (f"{os.urandom(6).hex()}{n:08x}" for n in itertools.count(1))
+        self._id_prefix = os.urandom(6).hex()
+        self._count = itertools.count(1)
 
     async def handle(self, request: web.BaseRequest, wire: ClientWire) -> Answered:
         """Serve one request of a client, to whatever end."""
@@ -59,7 +60,7 @@ class Pipeline:
             accepted=self._clock(),
             accepted_wall=time.time(),
             snapshot=self._desk.snapshot,
-            request_id=next(self._ids),
+            request_id=f"{self._id_prefix}{next(self._count):08x}",
         )
         engine = True
         try:
@@ -107,7 +108,7 @@ class Pipeline:
         visit.pool = pool_for(visit.snapshot, body.model)
         visit.injected = may_inject_usage(body, dialect)
         visit.extra_headers = upstream_headers(request.headers.items())
-        visit.admitted = self._clock()
+        visit.queued = visit.admitted = self._clock()
 
     async def _attempt(
         self, visit: Visit, wire: ClientWire, lease: Lease, *, dialect: Dialect, endpoint: Endpoint
@@ -196,10 +197,10 @@ class Pipeline:
             raise GatewayFault("a request was forwarded without its body")
         body = emit_body(visit.body, inject_usage=visit.injected)
         key = os.environ.get(visit.backend.api_key_env, "") if visit.backend.api_key_env else ""
-        authorization = b"authorization: Bearer %b\r\n" % key.encode("utf-8") if key else b""
+        authorization = b"Authorization: Bearer %b\r\n" % key.encode("utf-8") if key else b""
         return (
-            b"POST %b HTTP/1.1\r\nhost: %b\r\ncontent-type: application/json\r\ncontent-length: %d\r\n"
-            b"x-request-id: %b\r\n%b%b\r\n%b"
+            b"POST %b HTTP/1.1\r\nHost: %b\r\nContent-Type: application/json\r\nContent-Length: %d\r\n"
+            b"X-Request-Id: %b\r\n%b%b\r\n%b"
         ) % (
             endpoint.upstream_path,
             target.host_header,

@@ -84,7 +84,7 @@ class Settler:
             alone=visit.alone,
             request_bytes=visit.request_bytes,
             response_bytes=relay.response_bytes if relay is not None else visit.response_bytes,
-            queue_s=None if visit.admitted is None else max(0.0, visit.admitted - visit.accepted - visit.upload_s),
+            queue_s=visit.queue_s,
             upload_s=visit.upload_s if body is not None else None,
             sent_s=since(sent_at),
             headers_s=since(exchange.headers_at if exchange is not None else None),
@@ -100,8 +100,7 @@ class Settler:
 
 
 def _gateway_s(visit: Visit, sent_at: float) -> float:
-    queue_s = 0.0 if visit.admitted is None else max(0.0, visit.admitted - visit.accepted - visit.upload_s)
-    return max(0.0, sent_at - visit.accepted - queue_s - visit.upload_s)
+    return max(0.0, sent_at - visit.accepted - (visit.queue_s or 0.0) - visit.upload_s)
 
 
 def _summary(visit: Visit) -> StreamSummary | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, cast
 from urllib.parse import urlsplit
 
 from msgspec import Struct
@@ -116,9 +116,8 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The connection is open."""
-        if isinstance(transport, asyncio.Transport):
-            self._transport = transport
-            transport.set_write_buffer_limits(high=_FLUSH_BYTES, low=0)
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's are no subclass of it
+        self._transport.set_write_buffer_limits(high=_FLUSH_BYTES, low=0)
 
     def data_received(self, data: bytes) -> None:
         """Bytes off the wire; on an idle connection they are nobody's and end it."""

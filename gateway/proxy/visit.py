@@ -36,6 +36,7 @@ class Visit:
         "metrics",
         "model",
         "pool",
+        "queued",
         "request_bytes",
         "request_id",
         "response_bytes",
@@ -65,6 +66,7 @@ class Visit:
         self.tried: list[str] = []
         self.injected = False
         self.alone = False
+        self.queued: float | None = None
         self.admitted: float | None = None
         self.upload_s = 0.0
         self.request_bytes = 0
@@ -72,3 +74,8 @@ class Visit:
         self.status = 0
         self.ending = Ending.REJECTED
         self.error: GatewayError | None = None
+
+    @property
+    def queue_s(self) -> float | None:
+        """Time spent waiting to be admitted; the client's upload comes before it and is not part of it."""
+        return None if self.admitted is None or self.queued is None else self.admitted - self.queued
