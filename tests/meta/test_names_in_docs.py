@@ -51,7 +51,8 @@ def unknown_settings(text: str) -> set[str]:
     known = setting_paths(Install) | setting_paths(Runtime)
     tops = {path for path in known if any(other.startswith(f"{path}.") for other in known)}
     shown = [code for code in CODE.findall(text) if re.fullmatch(r"[a-z_]+\.[a-z_]+", code)]
-    return {code for code in shown if code.partition(".")[0] in tops and code not in known}
+    events = {name.value for name in EventName}
+    return {code for code in shown if code.partition(".")[0] in tops and code not in known | events}
 
 
 def test_every_metric_that_a_page_names_exists() -> None:
