@@ -7,22 +7,12 @@ from pathlib import Path
 
 import msgspec
 
-from benchmarks.figures import Spread, difference, ratios, spread
-from benchmarks.machine import quietest
-from benchmarks.results import CostRound, LatencyRound, Run
+from benchmarks.figures import difference, spread
+from benchmarks.results import Run
+from benchmarks.summary import NONE, Costs, latency_medians, number, shown
+from benchmarks.targets import judged
 
-_NONE = "-"
 _MIB = 1024 * 1024
-
-
-def _shown(value: Spread | None, digits: int = 1) -> str:
-    if value is None:
-        return _NONE
-    return f"{value.median:.{digits}f} ({value.low:.{digits}f}-{value.high:.{digits}f})"
-
-
-def _number(value: float | None, digits: int = 0) -> str:
-    return _NONE if value is None else f"{value:.{digits}f}"
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -31,41 +21,8 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-class _Costs:
-    """The cost rounds of one kind and level, by relay and round."""
-
-    def __init__(self, run: Run, kind: str, level: int | None = None) -> None:
-        rounds = [cost for cost in quietest(run.costs) if cost.kind == kind and level in {None, cost.level}]
-        self.count = max((cost.number + 1 for cost in rounds), default=0)
-        self.by_relay: dict[str, dict[int, CostRound]] = {}
-        for cost in rounds:
-            # A round with failures measured something else than the work it stands for.
-            if not cost.failures and cost.units:
-                self.by_relay.setdefault(cost.relay, {})[cost.number] = cost
-
-    def values(self, relay: str, figure: str) -> list[float | None]:
-        """`total_us` or `worker_us` by round; None where the round is missing."""
-        found = self.by_relay.get(relay, {})
-        return [getattr(found[number], figure) if number in found else None for number in range(self.count)]
-
-    def spread(self, relay: str, figure: str) -> Spread | None:
-        return spread([value for value in self.values(relay, figure) if value is not None])
-
-    def ratio(self, relay: str, reference: str, *, figure: str) -> Spread | None:
-        return ratios(self.values(relay, figure), self.values(reference, "total_us"))
-
-    def split(self, relay: str) -> str:
-        """Medians by role, where there is more than one."""
-        rounds = list(self.by_relay.get(relay, {}).values())
-        names = list(dict.fromkeys(role for cost in rounds for role in cost.cpu_us))
-        if len(names) < 2:
-            return _NONE
-        medians = {name: spread([cost.cpu_us.get(name, 0.0) for cost in rounds]) for name in names}
-        return ", ".join(f"{name} {_number(value.median, 1)}" for name, value in medians.items() if value)
-
-
 def _cost_table(run: Run, kind: str, unit: str) -> str:
-    costs = _Costs(run, kind)
+    costs = Costs(run, kind)
     header = [
         "relay",
         f"CPU us per {unit}",
@@ -80,32 +37,24 @@ def _cost_table(run: Run, kind: str, unit: str) -> str:
     rows = []
     for relay in run.notes:
         if relay in run.missing:
-            rows.append([relay, f"missing: {run.missing[relay][:120]}", *[_NONE] * (len(header) - 2)])
+            reason = " ".join(run.missing[relay][:120].replace("|", "/").split())
+            rows.append([relay, f"missing: {reason}", *[NONE] * (len(header) - 2)])
             continue
         rates = spread([cost.units / cost.window_s for cost in costs.by_relay.get(relay, {}).values()])
         rows.append(
             [
                 relay,
-                _shown(costs.spread(relay, "total_us")),
-                _shown(costs.spread(relay, "worker_us")),
-                _shown(costs.ratio(relay, "nginx", figure="total_us"), 2),
-                _shown(costs.ratio(relay, "nginx", figure="worker_us"), 2),
-                _shown(costs.ratio(relay, "vllm-router", figure="total_us"), 2),
-                _shown(costs.ratio(relay, "vllm-router", figure="worker_us"), 2),
+                shown(costs.spread(relay, "total_us")),
+                shown(costs.spread(relay, "worker_us")),
+                shown(costs.ratio(relay, "nginx", figure="total_us"), 2),
+                shown(costs.ratio(relay, "nginx", figure="worker_us"), 2),
+                shown(costs.ratio(relay, "vllm-router", figure="total_us"), 2),
+                shown(costs.ratio(relay, "vllm-router", figure="worker_us"), 2),
                 costs.split(relay),
-                _number(rates.median if rates else None),
+                number(rates.median if rates else None),
             ]
         )
     return table(header, rows)
-
-
-def _medians(rounds: Sequence[LatencyRound]) -> dict[str, float | None]:
-    names = ("ttft_p50_us", "ttft_p99_us", "lag_p50_us", "lag_p99_us")
-    found: dict[str, float | None] = {}
-    for name in names:
-        value = spread([figure for one in rounds if (figure := getattr(one, name)) is not None])
-        found[name] = value.median if value else None
-    return found
 
 
 def _latency_table(run: Run) -> str:
@@ -115,13 +64,13 @@ def _latency_table(run: Run) -> str:
     rows = []
     for level in levels:
         at_level = [one for one in good if one.level == level]
-        direct = _medians([one for one in at_level if one.relay == "direct"])
+        direct = latency_medians(run, "direct", level)
         for relay in dict.fromkeys(one.relay for one in sorted(at_level, key=lambda one: one.relay != "direct")):
             rounds = [one for one in at_level if one.relay == relay]
-            medians = _medians(rounds)
-            shown = medians if relay == "direct" else {k: difference(v, direct[k]) for k, v in medians.items()}
+            medians = latency_medians(run, relay, level)
+            added = medians if relay == "direct" else {k: difference(v, direct[k]) for k, v in medians.items()}
             sign = "" if relay == "direct" else "+"
-            cells = [_NONE if value is None else f"{sign if value >= 0 else ''}{value:.0f}" for value in shown.values()]
+            cells = [NONE if value is None else f"{sign if value >= 0 else ''}{value:.0f}" for value in added.values()]
             counts = [str(sum(one.probes for one in rounds)), str(sum(one.lags for one in rounds))]
             rows.append([relay, str(level), *cells, *counts])
     return table(header, rows)
@@ -134,7 +83,7 @@ def _memory_table(run: Run) -> str:
         proportional = sum(figure.proportional_bytes.values()) / _MIB
         split = ", ".join(f"{role} {value / _MIB:.0f}" for role, value in figure.resident_bytes.items())
         each = figure.bytes_per_idle_stream
-        per_stream = _NONE if each is None else f"{each / 1024:.1f}"
+        per_stream = NONE if each is None else f"{each / 1024:.1f}"
         rows.append([figure.relay, f"{resident:.0f}", f"{proportional:.0f}", split, per_stream])
     return table(["relay", "RSS MiB", "PSS MiB", "RSS split", "KiB per idle stream"], rows)
 
@@ -143,7 +92,7 @@ def _scale_table(run: Run) -> str:
     levels = sorted({cost.level for cost in run.costs if cost.kind == "scale"})
     names = dict.fromkeys(cost.relay for cost in run.costs if cost.kind == "scale")
     rows = [
-        [name, *(_shown(_Costs(run, "scale", level).spread(name, "worker_us")) for level in levels)] for name in names
+        [name, *(shown(Costs(run, "scale", level).spread(name, "worker_us")) for level in levels)] for name in names
     ]
     return table(["relay", *(f"CPU us per chunk, {level} streams" for level in levels)], rows)
 
@@ -159,6 +108,9 @@ def markdown(run: Run) -> str:
         ),
         "Medians over the rounds, smallest and largest in brackets; ratios are taken inside each round.",
     ]
+    if verdicts := judged(run):
+        header = ["target", "what", "wanted", "worker", "all processes"]
+        parts += ["## Targets", table(header, verdicts)]
     if any(cost.kind == "stream" for cost in run.costs):
         streams, pace = run.settings["streams"], 1000 / float(run.settings["pace_ms"])
         parts += [
@@ -177,7 +129,7 @@ def markdown(run: Run) -> str:
         kept = spread(
             [pair.relayed_tps / pair.direct_tps for pair in run.paces if pair.direct_tps and pair.relayed_tps]
         )
-        parts += ["## Single stream, token rate over direct (P5)", f"{_shown(kept, 5)} over {len(run.paces)} pairs"]
+        parts += ["## Single stream, token rate over direct (P5)", f"{shown(kept, 5)} over {len(run.paces)} pairs"]
     if run.memories:
         parts += ["## Memory (P6)", _memory_table(run)]
     if any(cost.kind == "scale" for cost in run.costs):
