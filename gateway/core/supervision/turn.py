@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from gateway.core.step import Step
 from gateway.core.supervision.state import (
     Child,
     Name,
@@ -57,4 +58,4 @@ class Turn:
 
     def done(self) -> SupervisionStep:
         """The step that the draft has become."""
-        return SupervisionStep(self.whole(), tuple(self._actions), "; ".join(self._reasons))
+        return Step(self.whole(), tuple(self._actions), "; ".join(self._reasons))
