@@ -16,6 +16,7 @@ import socket
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from gateway.core.tether import Adopt, Beat, Drained, Lines, Order, Ready, Release, Reload, Stop, Word, line
 
@@ -23,7 +24,7 @@ BEAT_S = 0.1
 
 
 class ChildProcess:
-    def __init__(self, name: str, *, fds: dict, slot: int, wishes: dict, journal: Path) -> None:
+    def __init__(self, name: str, *, fds: dict[str, Any], slot: int, wishes: dict[str, Any], journal: Path) -> None:
         self.name = name
         self.slot = slot
         self.wishes = wishes
@@ -46,7 +47,7 @@ class ChildProcess:
     def run(self) -> int:
         self.note("started")
         if "exit" in self.wishes:
-            return self.wishes["exit"]
+            return int(self.wishes["exit"])
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_IGN)
         self.selector.register(self.tether, selectors.EVENT_READ)
@@ -62,7 +63,7 @@ class ChildProcess:
             client.sendall(b"cut\n")
         self.note("drained")
         self.say(Drained())
-        return self.wishes.get("last_exit", 0)
+        return int(self.wishes.get("last_exit", 0))
 
     def done(self) -> bool:
         if self.deadline is None or "deaf" in self.wishes:
@@ -75,10 +76,10 @@ class ChildProcess:
             for key, _ in self.selector.select(left):
                 if key.fileobj is self.tether:
                     self.read_tether()
-                elif key.data == "listener":
-                    self.take(key.fileobj)
-                else:
+                elif isinstance(key.fileobj, socket.socket):
                     self.read_client(key.fileobj)
+                else:
+                    self.take(key.fd)
 
     def read_tether(self) -> None:
         data = self.tether.recv(4096)
@@ -110,7 +111,7 @@ class ChildProcess:
         if 0 <= slot < len(self.fds["slots"]):
             for fd in self.fds["slots"][slot]:
                 if fd not in self.selector.get_map():
-                    self.selector.register(fd, selectors.EVENT_READ, "listener")
+                    self.selector.register(fd, selectors.EVENT_READ)
             self.accepting.append(slot)
 
     def release(self, slot: int) -> None:
@@ -128,7 +129,7 @@ class ChildProcess:
                 return
         client.sendall(f"{self.name} {os.getpid()}\n".encode())
         client.settimeout(0)
-        self.selector.register(client, selectors.EVENT_READ, "client")
+        self.selector.register(client, selectors.EVENT_READ)
 
     def read_client(self, client: socket.socket) -> None:
         if client.recv(4096).startswith(b"hold"):

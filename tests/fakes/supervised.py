@@ -122,7 +122,7 @@ def supervised(
     clients: tuple[str, ...] = ("127.0.0.1:0",),
     wishes: dict[str, dict[str, Any]] | None = None,
     environ: dict[str, str] | None = None,
-    **policy: float,
+    policy: SupervisionPolicy | None = None,
 ) -> Iterator[Supervised]:
     """Start one; at the end of the block nothing of it is left."""
     (folder / "wishes").write_text(json.dumps(wishes or {}))
@@ -134,7 +134,7 @@ def supervised(
         operators=("127.0.0.1:0",),
         worker=child,
         control=child,
-        policy=SupervisionPolicy(**policy),
+        policy=policy or SupervisionPolicy(),
     )
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.fakes.supervised", msgspec.json.encode(plan).decode()],
