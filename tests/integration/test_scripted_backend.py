@@ -183,13 +183,19 @@ async def test_a_unix_socket_serves_the_same(tmp_path: Path) -> None:
         await close(writer)
 
 
-async def test_tls_serves_the_same(tmp_path: Path) -> None:
-    certificate, key = tmp_path / "c.pem", tmp_path / "k.pem"
-    command = f"openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 1 -subj /CN=localhost -keyout {key} -out {certificate}"
-    subprocess.run(command.split(), check=True, capture_output=True)
+@pytest.fixture
+def certificate(tmp_path: Path) -> tuple[Path, Path]:
+    """A certificate for localhost and its key."""
+    made, key = tmp_path / "certificate.pem", tmp_path / "key.pem"
+    command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 1 -subj /CN=localhost"
+    subprocess.run([*command.split(), "-keyout", str(key), "-out", str(made)], check=True, capture_output=True)
+    return made, key
+
+
+async def test_tls_serves_the_same(certificate: tuple[Path, Path]) -> None:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(certificate, key)
-    trusting = ssl.create_default_context(cafile=str(certificate))
+    context.load_cert_chain(*certificate)
+    trusting = ssl.create_default_context(cafile=certificate[0])
     async with ScriptedBackend(tls=context) as backend:
         backend.add(Script(pieces=(b"one",), end=End.CLOSE))
         reader, writer = await asyncio.open_connection(
