@@ -170,3 +170,17 @@ class Feed(Protocol):
     async def wait(self, last_id: int, *, timeout_s: float) -> list[FeedItem]:
         """Items newer than ``last_id`` as soon as there are any, or [] after ``timeout_s``."""
         ...
+
+
+class Driver(Protocol):
+    """How the engine behind a backend is run.  Implemented by ``gateway.drivers``."""
+
+    @property
+    def name(self) -> str:
+        """What the configuration calls it."""
+        ...
+
+    @property
+    def manages(self) -> bool:
+        """Whether the gateway starts and stops the engine; False: somebody else does."""
+        ...

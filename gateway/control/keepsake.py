@@ -1,0 +1,80 @@
+"""What control leaves to its next life: the models of each backend, and the configuration that was last applied.
+
+Written into the runtime directory whenever it changes, read once at the start.  With it a control that was killed
+makes the same fleet at once, even while a busy engine does not answer probes or somebody is editing the file; a start
+of the whole gateway reads the file anew.  A keepsake that is torn, foreign or missing is no error: then there is
+nothing to remember.  Holds no secrets.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from gateway.fleet import Remembered
+
+FORMAT: Final = 1
+FLEET_NAME: Final = "fleet.json"
+CONFIG_NAME: Final = "applied.yaml"
+MAX_BYTES: Final = 32 * 1024 * 1024
+
+
+class _Kept(msgspec.Struct, frozen=True, kw_only=True):
+    format: int
+    backends: tuple[Remembered, ...] = ()
+
+
+class Keepsake:
+    """Owner of two files in the runtime directory.  ``problem`` says why the last write failed, "" when it did not."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._last: tuple[Remembered, ...] | None = None
+        self.problem = ""
+
+    def fleet(self) -> tuple[Remembered, ...]:
+        """What an earlier life knew of the backends; () when nothing usable is there."""
+        try:
+            kept = msgspec.json.decode(self._read(FLEET_NAME), type=_Kept)
+        except (OSError, ValueError, msgspec.MsgspecError, RecursionError):
+            return ()
+        return kept.backends if kept.format == FORMAT else ()
+
+    def keep_fleet(self, backends: tuple[Remembered, ...]) -> None:
+        """Remember ``backends``; nothing is written while they stay the same."""
+        if backends != self._last:
+            self._last = backends
+            self._write(FLEET_NAME, msgspec.json.encode(_Kept(format=FORMAT, backends=backends)))
+
+    def config(self, *, newer_than: Path) -> str:
+        """The configuration that was applied last, if that was after ``newer_than`` was written; else ""."""
+        try:
+            if (self._folder / CONFIG_NAME).stat().st_mtime_ns <= newer_than.stat().st_mtime_ns:
+                return ""
+            return self._read(CONFIG_NAME).decode()
+        except (OSError, ValueError):
+            return ""
+
+    def keep_config(self, text: str) -> None:
+        """Remember ``text`` as the configuration in use."""
+        self._write(CONFIG_NAME, text.encode("utf-8", "surrogatepass"))
+
+    def _read(self, name: str) -> bytes:
+        path = self._folder / name
+        if path.stat().st_size > MAX_BYTES:
+            raise ValueError("too large")
+        return path.read_bytes()
+
+    def _write(self, name: str, data: bytes) -> None:
+        path = self._folder / name
+        unfinished = path.with_suffix(".unfinished")
+        try:
+            unfinished.write_bytes(data)
+            unfinished.chmod(0o600)
+            unfinished.replace(path)
+        except OSError as error:
+            self.problem = f"{path}: {(error.strerror or 'cannot be written').lower()}"
+        else:
+            self.problem = ""
