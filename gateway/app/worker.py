@@ -18,6 +18,7 @@ from gateway import __version__
 from gateway.aio import Nursery, every
 from gateway.app.spec import InstallSpec
 from gateway.core.link.messages import ControlMessage, DrainAck, Heartbeat, NewSnapshot
+from gateway.core.routing.endpoints import ENDPOINTS
 from gateway.proxy.link import WorkerLink
 from gateway.proxy.pipeline import Pipeline
 from gateway.proxy.route import Desk
@@ -62,6 +63,7 @@ class WorkerShell:
             desk=self._desk,
             upstreams=self._upstreams,
             settler=self._settler,
+            endpoints=ENDPOINTS,
             version=__version__,
             clock=self._clock,
         )

@@ -7,13 +7,13 @@ are too long, too slow or no JSON object, more requests than the gateway may hol
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from aiohttp import web
 
 from gateway.core.request.body import parse_body
-from gateway.core.routing.endpoints import ENDPOINTS, Endpoint
+from gateway.core.routing.endpoints import Endpoint
 from gateway.core.routing.headers import client_request_id
 from gateway.core.routing.snapshot import LimitPolicy
 from gateway.core.stream.summary import Dialect
@@ -39,7 +39,7 @@ class ExpectationFailed(ClientError):
     status = 417
 
 
-def read_head(visit: Visit, request: web.BaseRequest) -> Endpoint:
+def read_head(visit: Visit, request: web.BaseRequest, *, endpoints: Mapping[str, Endpoint]) -> Endpoint:
     """Take what the head says; returns the endpoint.  Raises UnknownEndpoint, MethodNotAllowed, BadRequest."""
     headers = request.headers
     visit.method = request.method
@@ -47,7 +47,7 @@ def read_head(visit: Visit, request: web.BaseRequest) -> Endpoint:
     visit.keep_alive = request.keep_alive
     visit.request_id = client_request_id(headers.get("X-Request-Id")) or visit.request_id
     path = request._message.path.partition("?")[0]  # noqa: SLF001  (the raw target; request.path decodes it)
-    endpoint = ENDPOINTS.get(path)
+    endpoint = endpoints.get(path)
     if endpoint is None:
         raise UnknownEndpoint("there is no such endpoint here")
     visit.endpoint = endpoint

@@ -12,7 +12,7 @@ import itertools
 import logging
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from aiohttp import web
 
@@ -42,11 +42,19 @@ class Pipeline:
     """One a worker.  Owner of the exchanges that are open."""
 
     def __init__(
-        self, *, desk: Desk, upstreams: Upstreams, settler: Settler, version: str, clock: Callable[[], float]
+        self,
+        *,
+        desk: Desk,
+        upstreams: Upstreams,
+        settler: Settler,
+        endpoints: Mapping[str, Endpoint],
+        version: str,
+        clock: Callable[[], float],
     ) -> None:
         self._desk = desk
         self._upstreams = upstreams
         self._settler = settler
+        self._endpoints = endpoints
         self._version = version
         self._clock = clock
         self._open: set[Exchange] = set()
@@ -64,7 +72,7 @@ class Pipeline:
         )
         engine = True
         try:
-            endpoint = read_head(visit, request)
+            endpoint = read_head(visit, request, endpoints=self._endpoints)
             engine = endpoint.serves is Serves.ENGINE
             if engine and endpoint.dialect is not None:
                 await self._serve(visit, request, wire, dialect=endpoint.dialect, endpoint=endpoint)

@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from types import MappingProxyType
 
 from gateway.core.link.messages import BackendFailure, DrainAck, NewSnapshot, RequestRecord
 from gateway.core.routing.backend import BackendState
+from gateway.core.routing.endpoints import ENDPOINTS, Endpoint, Serves
 from gateway.core.routing.snapshot import BackendView, ModelCard, PoolView, Snapshot, WorkerPolicy
+from gateway.core.stream.summary import Dialect
 from gateway.proxy.pipeline import Pipeline
 from gateway.proxy.route import Desk
 from gateway.proxy.settle import Settler
 from gateway.proxy.upstream import Upstreams
 from gateway.proxy.wire import WireServer
+
+TEST_ENDPOINTS = {
+    path: Endpoint(name, path, frozenset({"POST"}), Serves.ENGINE, dialect)
+    for name, path, dialect in (
+        ("responses", "/v1/responses", Dialect.RESPONSES),
+        ("messages", "/v1/messages", Dialect.MESSAGES),
+    )
+    if path not in ENDPOINTS
+}
+"""Endpoints that the relay can already carry and the client port does not yet offer."""
 
 
 class FakeWorker:
@@ -24,17 +36,17 @@ class FakeWorker:
         self.records: list[RequestRecord] = []
         self.failures: list[BackendFailure] = []
         self.acks: list[DrainAck] = []
-        self.desk = Desk(slot=0, clock=time.monotonic, acknowledge=self.acks.append)
-        self.settler = Settler(
-            slot=0, clock=time.monotonic, offer=self._offer, report_failure=self.failures.append
-        )
-        self.upstreams = Upstreams(time.monotonic)
+        clock = asyncio.get_running_loop().time  # so that fake time moves the gateway's clock too
+        self.desk = Desk(slot=0, clock=clock, acknowledge=self.acks.append)
+        self.settler = Settler(slot=0, clock=clock, offer=self._offer, report_failure=self.failures.append)
+        self.upstreams = Upstreams(clock)
         self.pipeline = Pipeline(
             desk=self.desk,
             upstreams=self.upstreams,
             settler=self.settler,
+            endpoints=MappingProxyType({**ENDPOINTS, **TEST_ENDPOINTS}),
             version="0.test",
-            clock=time.monotonic,
+            clock=clock,
         )
         self.server = WireServer(self.pipeline.handle, buffer_bytes=client_buffer_bytes, idle_s=idle_s)
         self.port = 0

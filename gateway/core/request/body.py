@@ -119,11 +119,11 @@ def _choices(fields: dict[str, Raw], dialect: Dialect) -> int:
     if dialect is not Dialect.COMPLETIONS:
         return max(1, n)
     prompt = fields.get("prompt")
-    if prompt is None or bytes(prompt[:1]) != b"[":
+    if prompt is None or bytes(memoryview(prompt)[:1]) != b"[":
         return max(1, n)
     prompts = _read(fields, "prompt", list[Raw]) or []
     # One list of token numbers is one prompt; a list of texts or of lists is as many prompts as it has entries.
-    several = bool(prompts) and bytes(prompts[0])[:1] in (b'"', b"[")
+    several = bool(prompts) and bytes(memoryview(prompts[0])[:1]) in (b'"', b"[")
     return max(1, n) * (len(prompts) if several else 1)
 
 
