@@ -69,6 +69,11 @@ class Environment:
         self.data: dict[str, Any] = _Source({name: environ[name] for name in self._names.values()})()
         self._setting = {path: name for path, name in self._names.items() if self._sets(path)}
 
+    @property
+    def overrides(self) -> tuple[str, ...]:
+        """The names of the variables that set something."""
+        return tuple(sorted(self._setting.values()))
+
     def variable(self, path: Path) -> str | None:
         """The variable that set the value at ``path``, or something above or below it."""
         for length in range(len(path), 0, -1):

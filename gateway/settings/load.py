@@ -56,11 +56,16 @@ _WANTED: Final = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Everything that was configured.  ``path`` is the file, absolute; relative paths in it are absolute already."""
+    """Everything that was configured.
+
+    ``path`` is the file, absolute; relative paths in it are absolute already.  ``overrides`` are the names of the
+    environment variables that had their say.
+    """
 
     install: Install
     runtime: Runtime
     path: Path
+    overrides: tuple[str, ...] = ()
 
 
 def load(path: Path, *, environ: Mapping[str, str] | None = None, look_at_host: bool = True) -> Settings:
@@ -78,9 +83,14 @@ def parse(text: str, name: str, *, environ: Mapping[str, str] | None = None, loo
     document = yaml_document.read(text, name)
     if document.faults and not document.data:
         faults.refuse(document.faults)
-    reading = _Reading(document, Environment(environ))
-    sections = reading.sections(environ, look_at_host=look_at_host)
-    return Settings(_part(Install, sections), _part(Runtime, sections), Path(name).absolute())
+    environment = Environment(environ)
+    sections = _Reading(document, environment).sections(environ, look_at_host=look_at_host)
+    return Settings(
+        install=_part(Install, sections),
+        runtime=_part(Runtime, sections),
+        path=Path(name).absolute(),
+        overrides=environment.overrides,
+    )
 
 
 class _Reading:

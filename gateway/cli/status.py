@@ -1,0 +1,122 @@
+"""`pacekeeper status`: the whole gateway in one look, beginning with one sentence."""
+
+from __future__ import annotations
+
+import time
+
+from gateway.cli import words
+from gateway.cli.client import AdminClient, decode
+from gateway.cli.grid import Column, Piece
+from gateway.cli.screen import Screen
+from gateway.cli.target import Options, find
+from gateway.core.stream.summary import Outcome
+from gateway.ports import PoolReport, StatusReport, WorkerReport
+
+
+def run(options: Options, *, as_json: bool) -> None:
+    """Ask and print."""
+    body = AdminClient(find(options)).get("status")
+    screen = Screen()
+    if as_json:
+        screen.json(body)
+    else:
+        show(decode(body, StatusReport), screen, now=time.time())
+
+
+def show(report: StatusReport, screen: Screen, *, now: float) -> None:
+    """Print ``report`` for people; ``now`` is wall time."""
+    healthy = all(_is_enough(pool) for pool in report.pools) and all(worker.fresh for worker in report.workers)
+    screen.text(Piece(report.summary, "bold" if healthy else "warn"))
+    screen.line()
+    screen.pair("version", f"{report.version}, up {words.span(max(0.0, now - report.started_wall))}")
+    screen.pair(
+        "config",
+        f"{report.config_path}, read {words.ago(report.config_loaded_wall, now)}, generation {report.generation}",
+    )
+    screen.pair("history", *_history(report))
+    screen.pair("outcomes", *_outcomes(report.outcomes))
+    screen.line()
+    _pools(report.pools, screen)
+    screen.line()
+    _workers(report.workers, screen, now=now)
+
+
+def _history(report: StatusReport) -> list[Piece | str]:
+    rows = words.plural(report.store_rows, "request")
+    return [rows] if not report.store_problem else [f"{rows}; ", Piece(report.store_problem, "bad")]
+
+
+def _outcomes(outcomes: dict[str, int]) -> list[Piece | str]:
+    pieces: list[Piece | str] = []
+    for name, number in sorted(outcomes.items(), key=lambda item: -item[1]):
+        if number:
+            pieces += [" · "] if pieces else []
+            pieces.append(Piece(f"{name} {words.count(number)}", outcome_style(name)))
+    return pieces or ["none yet"]
+
+
+def _is_enough(pool: PoolReport) -> bool:
+    return pool.serving >= max(1, pool.min_available)
+
+
+def _pools(pools: tuple[PoolReport, ...], screen: Screen) -> None:
+    columns = [
+        Column(title="POOL", least=8),
+        Column(title="SERVING", right=True),
+        Column(title="BACKENDS", right=True),
+        Column(title="AT LEAST", right=True, rank=1),
+        Column(title="", rank=2),
+        Column(title="MODELS", least=12),
+    ]
+    rows = [
+        (
+            pool.name,
+            Piece(words.count(pool.serving), "" if _is_enough(pool) else "bad"),
+            words.count(pool.backends),
+            words.count(pool.min_available),
+            Piece("" if _is_enough(pool) else "down" if not pool.serving else "short", "bad"),
+            ", ".join(pool.models) or Piece("as the backends report", "dim"),
+        )
+        for pool in pools
+    ]
+    screen.grid(columns, rows)
+
+
+def _workers(workers: tuple[WorkerReport, ...], screen: Screen, *, now: float) -> None:
+    columns = [
+        Column(title="WORKER"),
+        Column(title="PID", right=True),
+        Column(title="UP", right=True),
+        Column(title="IN FLIGHT", right=True),
+        Column(title="CONNECTIONS", right=True),
+        Column(title="GENERATION", right=True, rank=1),
+        Column(title="RECORDS LOST", right=True, rank=2),
+        Column(title=""),
+    ]
+    rows = [
+        (
+            str(worker.slot),
+            str(worker.pid),
+            words.span(max(0.0, now - worker.started_wall)),
+            words.count(worker.in_flight),
+            words.count(worker.connections),
+            str(worker.generation),
+            Piece(words.count(worker.dropped), "warn" if worker.dropped else ""),
+            Piece("" if worker.fresh else "silent", "bad"),
+        )
+        for worker in workers
+    ]
+    screen.grid(columns, rows)
+
+
+def outcome_style(outcome: str) -> str:
+    """The style of an outcome's name."""
+    match outcome:
+        case Outcome.OK:
+            return "good"
+        case Outcome.CLIENT_GONE | Outcome.SHUTDOWN:
+            return "dim"
+        case Outcome.REJECTED:
+            return "warn"
+        case _:
+            return "bad"
