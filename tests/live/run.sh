@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# The live tier: real clients through the gateway's own command to a real vLLM on this machine's processors.
+#
+#   tests/live/run.sh [pytest arguments]          e.g. -k rates -s
+#
+# Prepares everything itself: a CPU vLLM (2.5 GB, about 2 minutes, once), node and the npm client. All of it lies in
+# .live/ and node_modules/, which git ignores; logs of the last run in .live/run. Loopback only.
+#
+#   PACEKEEPER_VLLM_VENV=DIR   a vLLM that is installed already
+#   PACEKEEPER_LIVE_DIR=DIR    another place for logs and stores
+#   PACEKEEPER_COMMAND=FILE    another pacekeeper command than .venv/bin/pacekeeper
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+started=$SECONDS
+
+tests/live/engine/install.sh
+
+node=.live/node
+if ! cmp -s tests/live/npm/requirements.txt "$node/installed.txt"; then
+    rm -rf "$node"
+    .venv/bin/python -m venv "$node"
+    "$node/bin/python" -m pip install -qq --disable-pip-version-check --require-hashes -r tests/live/npm/requirements.txt
+    cp tests/live/npm/requirements.txt "$node/installed.txt"
+fi
+if ! cmp -s tests/live/npm/package-lock.json tests/live/npm/node_modules/.installed.json; then
+    (cd tests/live/npm && PATH="$OLDPWD/$node/bin:$PATH" npm ci --no-audit --no-fund --loglevel=error)
+    cp tests/live/npm/package-lock.json tests/live/npm/node_modules/.installed.json
+fi
+echo "live: prepared in $((SECONDS - started)) s"
+
+# Whatever happens to pytest, nothing that it started outlives this script.
+export PACEKEEPER_LIVE_DIR=${PACEKEEPER_LIVE_DIR:-$PWD/.live/run}
+status=0
+.venv/bin/python -m pytest tests/live -p no:xdist --durations=10 "$@" || status=$?
+.venv/bin/python -m tests.live.rig.leftover "$PACEKEEPER_LIVE_DIR" || status=1
+echo "live: $((SECONDS - started)) s in all"
+exit "$status"

@@ -1,0 +1,52 @@
+"""The numbers: the gateway counts what vLLM counts, and its rates are vLLM's within a few percent."""
+
+import pytest
+
+from tests.live.rates import PROMPTS, Pace, summarise, table
+from tests.live.rig import wire
+from tests.live.rig.crowd import at_once
+from tests.live.rig.engine import Engine
+from tests.live.rig.gateway import Gateway
+
+CONVERSATIONS = 40
+
+
+@pytest.fixture
+def pace(gateway: Gateway, idle: Engine) -> Pace:
+    return Pace(gateway.port, gateway.operators_port, gateway.token())
+
+
+@pytest.mark.parametrize("concurrency, bound", [(1, 0.03), (16, 0.10)])
+def test_counts_equal_vllms_and_rates_are_within_the_bound(pace: Pace, note_figure, concurrency, bound):
+    compared = pace.compare_many(concurrency, CONVERSATIONS)
+    row = summarise(concurrency, compared)
+    note_figure(table([row]))
+
+    assert [one for one in compared if not one.counts_agree] == []
+    assert row.long_streams >= CONVERSATIONS // 2
+    assert [one for one in compared if one.is_long and abs(one.difference) > bound] == []
+
+
+def test_what_the_client_is_told_is_what_the_history_keeps(pace: Pace):
+    for body in PROMPTS:
+        one = pace.compare(body)
+
+        assert one.told_tps == pytest.approx(one.kept_tps, rel=1e-3)
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+def test_counts_of_clients_that_did_not_ask_for_usage_add_up_to_the_engines_own_counter(
+    gateway: Gateway, idle: Engine, stream
+):
+    def ask(number: int) -> str:
+        body = {**PROMPTS[number % len(PROMPTS)], "stream": stream}
+        with wire.Call(gateway.port, wire.CHAT, body) as call:
+            call.read()
+            return call.header("x-request-id") or ""
+
+    before = idle.generated_tokens()
+    records = [gateway.settled(request_id) for request_id in at_once(ask, range(20), abreast=4)]
+
+    assert sum(record["summary"]["completion_tokens"] for record in records) == idle.generated_tokens() - before
+    assert {record["outcome"] for record in records} == {"ok"}
+    assert {record["summary"]["total_exactness"] for record in records} == {"exact"}
