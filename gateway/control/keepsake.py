@@ -1,4 +1,4 @@
-"""What control leaves to its next life: the models of each backend, and the configuration that was last applied.
+"""What control leaves to its next life: generation, models of each backend, and the configuration last applied.
 
 Written into the runtime directory whenever it changes, read once at the start.  With it a control that was killed
 makes the same fleet at once, even while a busy engine does not answer probes or somebody is editing the file; a start
@@ -23,6 +23,7 @@ MAX_BYTES: Final = 32 * 1024 * 1024
 
 class _Kept(msgspec.Struct, frozen=True, kw_only=True):
     format: int
+    generation: int
     backends: tuple[Remembered, ...] = ()
 
 
@@ -31,22 +32,21 @@ class Keepsake:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._last: tuple[Remembered, ...] | None = None
         self.problem = ""
 
-    def fleet(self) -> tuple[Remembered, ...]:
-        """What an earlier life knew of the backends; () when nothing usable is there."""
+    def fleet(self) -> tuple[int, tuple[Remembered, ...]]:
+        """Generation of the last snapshot and what was known of the backends; (0, ()) when nothing usable is there."""
         try:
             kept = msgspec.json.decode(self._read(FLEET_NAME), type=_Kept)
         except (OSError, ValueError, msgspec.MsgspecError, RecursionError):
-            return ()
-        return kept.backends if kept.format == FORMAT else ()
+            return 0, ()
+        if kept.format != FORMAT or kept.generation < 0:
+            return 0, ()
+        return kept.generation, kept.backends
 
-    def keep_fleet(self, backends: tuple[Remembered, ...]) -> None:
-        """Remember ``backends``; nothing is written while they stay the same."""
-        if backends != self._last:
-            self._last = backends
-            self._write(FLEET_NAME, msgspec.json.encode(_Kept(format=FORMAT, backends=backends)))
+    def keep_fleet(self, generation: int, backends: tuple[Remembered, ...]) -> None:
+        """Remember the snapshot that was just published."""
+        self._write(FLEET_NAME, msgspec.json.encode(_Kept(format=FORMAT, generation=generation, backends=backends)))
 
     def config(self, *, newer_than: Path) -> str:
         """The configuration that was applied last, if that was after ``newer_than`` was written; else ""."""

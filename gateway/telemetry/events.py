@@ -42,7 +42,15 @@ class EventName(StrEnum):
     RECORDS_DROPPED = "records.dropped"
     CONFIG_LOADED = "config.loaded"
     CONFIG_REFUSED = "config.refused"
-    HISTORY_PROBLEM = "history.problem"
+    OPERATOR_CHANGE = "operator.change"
+    HISTORY_MOVED_ASIDE = "history.moved_aside"
+    HISTORY_FILE_GONE = "history.file_gone"
+    HISTORY_MIGRATED = "history.migrated"
+    HISTORY_TROUBLED = "history.troubled"
+    HISTORY_RECOVERED = "history.recovered"
+    HISTORY_ROWS_DROPPED = "history.rows_dropped"
+    HISTORY_ROW_UNREADABLE = "history.row_unreadable"
+    KEEPSAKE_PROBLEM = "keepsake.problem"
     CONTROL_STARTED = "control.started"
     CONTROL_STOPPED = "control.stopped"
     TASK_FAILED = "task.failed"
@@ -62,6 +70,7 @@ class EventSpec:
 
 _BACKEND: Final = {"backend": "name of the backend"}
 _POOL: Final = {"pool": "name of the pool"}
+_PATH: Final = {"path": "the file"}
 _WORKER: Final = {"slot": "number of the worker's slot", "pid": "its process"}
 
 EVENTS: Final[Mapping[EventName, EventSpec]] = MappingProxyType(
@@ -151,9 +160,57 @@ EVENTS: Final[Mapping[EventName, EventSpec]] = MappingProxyType(
             when="A reload found faults; the configuration in use stays.",
             fields={"config_path": "the file", "faults": "one line for each, with its place"},
         ),
-        EventName.HISTORY_PROBLEM: EventSpec(
+        EventName.OPERATOR_CHANGE: EventSpec(
+            level=Level.WARNING,
+            when="An operator changed something, or tried to.",
+            fields={
+                "at_wall": "when, in seconds since 1970",
+                "actor": "name of the token, never the token",
+                "scope": "what the token allows",
+                "peer": "address that it came from",
+                "action": "what was asked for",
+                "result": "applied, refused or failed",
+                "details": "the changes, or the faults, in sentences",
+            },
+        ),
+        EventName.HISTORY_MOVED_ASIDE: EventSpec(
             level=Level.ERROR,
-            when="The history store stopped working, or works again.",
+            when="The history's file was damaged; it was moved aside whole and a new one started.",
+            fields={**_PATH, "moved_to": "where the damaged file lies now", "reason": "what was wrong with it"},
+        ),
+        EventName.HISTORY_FILE_GONE: EventSpec(
+            level=Level.WARNING,
+            when="Somebody removed or replaced the history's file; the history goes on with a new one.",
+            fields=_PATH,
+        ),
+        EventName.HISTORY_MIGRATED: EventSpec(
+            level=Level.WARNING,
+            when="The history's file came from an older release and was brought up to date.",
+            fields={**_PATH, "before": "version of its schema before", "after": "version now"},
+        ),
+        EventName.HISTORY_TROUBLED: EventSpec(
+            level=Level.ERROR,
+            when="The history cannot be written; rows wait in memory, then are dropped. Once per trouble.",
+            fields={**_PATH, "problem": "one sentence"},
+        ),
+        EventName.HISTORY_RECOVERED: EventSpec(
+            level=Level.WARNING,
+            when="The history can be written again.",
+            fields={**_PATH, "lasted_s": "how long it could not", "dropped": "rows lost since the start"},
+        ),
+        EventName.HISTORY_ROWS_DROPPED: EventSpec(
+            level=Level.WARNING,
+            when="Rows were lost: too many waited, or they could not be expressed.",
+            fields={**_PATH, "count": "how many more", "refused": "whether they could not be expressed"},
+        ),
+        EventName.HISTORY_ROW_UNREADABLE: EventSpec(
+            level=Level.WARNING,
+            when="A row that this release cannot read was left out of an answer.",
+            fields={**_PATH, "id": "of the row", "reason": "why"},
+        ),
+        EventName.KEEPSAKE_PROBLEM: EventSpec(
+            level=Level.WARNING,
+            when="What control leaves to its next life cannot be written, or can be again.",
             fields={"problem": 'one sentence; "" when it is well again'},
         ),
         EventName.CONTROL_STARTED: EventSpec(
@@ -171,7 +228,7 @@ EVENTS: Final[Mapping[EventName, EventSpec]] = MappingProxyType(
         EventName.TASK_FAILED: EventSpec(
             level=Level.ERROR,
             when="A defect of ours: a background task ended with an error. It is started again where it can be.",
-            fields={"task": "its name", "error": "type and message", "place": "file and line"},
+            fields={"task": "its name", "error": "its type", "place": "file and line"},
         ),
         EventName.LOG_DROPPED: EventSpec(
             level=Level.WARNING,
@@ -181,8 +238,13 @@ EVENTS: Final[Mapping[EventName, EventSpec]] = MappingProxyType(
         ),
         EventName.LIBRARY_MESSAGE: EventSpec(
             level=Level.WARNING,
-            when="A library that we use had something to say.",
-            fields={"logger": "which one", "message": "its words, shortened", "severity": "in its own words"},
+            when="A part that has only the standard log, ours or a library's, had something to say.",
+            fields={
+                "logger": "which one",
+                "message": "its words, shortened",
+                "severity": "in its own words",
+                "details": "what else it said, as an object",
+            },
             live=False,
         ),
     }

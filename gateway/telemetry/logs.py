@@ -7,6 +7,7 @@ Built once in ``gateway.app``; nothing of structlog's global configuration is to
 from __future__ import annotations
 
 import logging
+import traceback
 from collections.abc import MutableMapping
 from typing import Any, Final, Literal, Protocol, cast
 
@@ -19,6 +20,12 @@ from gateway.telemetry.writer import LogWriter
 
 MAX_MESSAGE_CHARS: Final = 500
 """How much of a library's message is kept."""
+
+
+_OURS: Final = "gateway"
+
+_STANDARD_FIELDS: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+"""What every record of the standard library has; the rest was given as ``extra``."""
 
 
 class LineSink(Protocol):
@@ -61,20 +68,38 @@ def make_log(
 
 
 class LibraryHandler(logging.Handler):
-    """Leads the standard library's logging into the log, as ``library.message``."""
+    """Leads the standard library's logging into the log.
+
+    Our own parts that use it give the event's name as message and its fields as ``extra``; what a library says becomes
+    ``library.message``.  An exception is told by its type and place only, since its message may quote what a peer sent.
+    """
 
     def __init__(self, log: FilteringBoundLogger) -> None:
-        super().__init__(level=logging.WARNING)
+        super().__init__()
         self._log = log
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Tell one record; its exception as type and place only, since a message may quote what a peer sent."""
-        message = record.getMessage()[:MAX_MESSAGE_CHARS]
+        """Tell one record."""
+        details = {key: value for key, value in vars(record).items() if key not in _STANDARD_FIELDS}
         if record.exc_info and record.exc_info[1] is not None:
-            message = f"{message} ({type(record.exc_info[1]).__name__})"
-        self._log.warning(
-            EventName.LIBRARY_MESSAGE.value, logger=record.name, message=message, severity=record.levelname.lower()
-        )
+            details |= {"error": type(record.exc_info[1]).__name__, "place": _place(record.exc_info[1])}
+        if record.name.split(".", 1)[0] == _OURS:
+            self._log.log(record.levelno, record.getMessage(), **details)
+            return
+        fields: dict[str, object] = {
+            "logger": record.name,
+            "message": record.getMessage()[:MAX_MESSAGE_CHARS],
+            "severity": record.levelname.lower(),
+        }
+        if details:
+            fields["details"] = details
+        if record.levelno >= logging.WARNING:
+            self._log.warning(EventName.LIBRARY_MESSAGE.value, **fields)
+
+
+def _place(error: BaseException) -> str:
+    frames = traceback.extract_tb(error.__traceback__)
+    return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else ""
 
 
 class _SinkLogger:

@@ -1,0 +1,241 @@
+"""All that control decides, without doing any of it: one event in, actions out.
+
+The single writer of fleet and roster, which it owns.  Nothing is published before every backend was looked at once or
+the time for that is over: a control that has just started knows nothing, and workers serve better on their last
+snapshot than on one full of unknowns.  Must not do I/O, wait or read a clock.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import assert_never
+
+from gateway.control import inbox
+from gateway.control.inbox import Action, Event
+from gateway.control.link import WorkerRef
+from gateway.control.probe import HEALTH_PATH, METRICS_PATH, MODELS_PATH
+from gateway.control.roster import Roster
+from gateway.core.link.messages import (
+    BackendFailure,
+    DrainAck,
+    Heartbeat,
+    Hello,
+    NewSnapshot,
+    Pulse,
+    RequestRecord,
+    Settled,
+)
+from gateway.core.routing.backend import BackendState
+from gateway.core.routing.evidence import HealthEvent, Probed, ProbeResult, RequestFailed, RequestsSucceeded
+from gateway.core.routing.notice import Notice
+from gateway.core.stream.summary import Ending, Outcome
+from gateway.errors import BackendError
+from gateway.fleet import Fleet
+from gateway.telemetry.events import EventName
+
+
+class ControlState:
+    """See the module.  ``fleet`` and ``roster`` may be read by others to report."""
+
+    def __init__(self, fleet: Fleet, roster: Roster) -> None:
+        self.fleet = fleet
+        self.roster = roster
+        self._unseen: set[str] | None = set(fleet.configs())
+        self._published = 0
+        self._told_problems: dict[tuple[str, str], str] = {}
+
+    @property
+    def open(self) -> bool:
+        """Whether the first look at all backends is over."""
+        return self._unseen is None
+
+    def begin(self) -> list[Action]:
+        """What to do first: watch every backend."""
+        return [self._watch()]
+
+    def step(self, event: Event, *, now: float) -> list[Action]:
+        """Take in ``event``; the actions are to be performed in their order."""
+        actions = list(self._decide(event, now))
+        if self.open:
+            actions += self._publish()
+        return actions
+
+    def _decide(self, event: Event, now: float) -> Iterator[Action]:
+        match event:
+            case inbox.HealthNews():
+                yield from self._health(event, now)
+            case inbox.ModelsRead():
+                yield from self._models(event)
+            case inbox.NumbersRead():
+                yield from self._numbers(event)
+            case inbox.Unreadable():
+                yield from self._unreadable(event)
+            case inbox.WorkerSaid():
+                yield from self._worker_said(event, now)
+            case inbox.WorkerLeft(worker=worker):
+                yield from self._worker_left(worker)
+            case inbox.ConfigRead(runtime=runtime):
+                notice = self.fleet.configure(runtime, now=now)
+                yield self._watch()
+                yield from _told(notice)
+            case inbox.RoundOver():
+                self._unseen = None
+            case inbox.Ticked():
+                yield from self._tick(now)
+            case _:
+                assert_never(event)
+
+    def _watch(self) -> Action:
+        return inbox.Watch(self.fleet.configs(), self.fleet.runtime.probes.timeout_s)
+
+    def _publish(self) -> Iterator[Action]:
+        snapshot = self.fleet.snapshot()
+        if snapshot.generation != self._published:
+            self._published = snapshot.generation
+            serving = sum(backend.state is BackendState.SERVING for backend in snapshot.backends)
+            yield inbox.Publish(snapshot)
+            yield inbox.Tell(
+                EventName.SNAPSHOT_PUBLISHED,
+                {"generation": snapshot.generation, "workers": len(self.roster), "serving": serving},
+            )
+
+    # --- backends -------------------------------------------------------------------------------------------------
+
+    def _health(self, news: inbox.HealthNews, now: float) -> Iterator[Action]:
+        if isinstance(news.event, Probed):
+            self.fleet.probed(news.backend, now=now)
+            yield inbox.CountProbe(news.backend, HEALTH_PATH, news.event.result.name.lower())
+        yield from self._noticed(news.backend, news.event, now)
+        if self._unseen is not None:
+            self._unseen.discard(news.backend)
+            if not self._unseen:
+                self._unseen = None
+
+    def _noticed(self, backend: str, event: HealthEvent, now: float) -> Iterator[Action]:
+        notice = self.fleet.notice(backend, event, now=now)
+        if notice.probe_now:
+            yield inbox.ProbeNow(backend)
+        yield from _told(notice)
+
+    def _models(self, news: inbox.ModelsRead) -> Iterator[Action]:
+        yield inbox.CountProbe(news.backend, MODELS_PATH, ProbeResult.OK.name.lower())
+        yield from self._readable(news.backend, MODELS_PATH)
+        if self.fleet.discovered(news.backend, news.cards, version=news.version):
+            models = [card.id for card in news.cards]
+            yield inbox.Tell(
+                EventName.BACKEND_MODELS, {"backend": news.backend, "models": models, "version": news.version}
+            )
+
+    def _numbers(self, news: inbox.NumbersRead) -> Iterator[Action]:
+        yield inbox.CountProbe(news.backend, METRICS_PATH, ProbeResult.OK.name.lower())
+        yield from self._readable(news.backend, METRICS_PATH)
+        if (restart := self.fleet.read(news.backend, news.reading)) is not None:
+            before, after = restart
+            yield inbox.ReadModels(news.backend)
+            yield inbox.Tell(
+                EventName.BACKEND_RESTARTED,
+                {
+                    "backend": news.backend,
+                    "tokens_before": before.generation_tokens,
+                    "tokens_now": after.generation_tokens,
+                },
+            )
+        if news.reading.generation_tokens is not None:
+            tokens, read_at = news.reading.generation_tokens, news.reading.read_at
+            yield inbox.Broadcast(Pulse(backend=news.backend, generation_tokens=tokens, read_at=read_at))
+
+    def _unreadable(self, news: inbox.Unreadable) -> Iterator[Action]:
+        yield inbox.CountProbe(news.backend, news.path, news.result)
+        if news.path == METRICS_PATH:
+            self.fleet.read(news.backend, None)
+        key = news.backend, news.path
+        serving = self.fleet.state(news.backend) is BackendState.SERVING
+        if serving and self._told_problems.get(key) != news.detail:
+            self._told_problems[key] = news.detail
+            yield _reading(news.backend, news.path, problem=news.detail)
+
+    def _readable(self, backend: str, path: str) -> Iterator[Action]:
+        if self._told_problems.pop((backend, path), ""):
+            yield _reading(backend, path, problem="")
+
+    # --- workers --------------------------------------------------------------------------------------------------
+
+    def _worker_said(self, event: inbox.WorkerSaid, now: float) -> Iterator[Action]:
+        worker = event.worker
+        match event.message:
+            case Hello():
+                self.roster.join(worker, now=now)
+                yield inbox.Tell(EventName.WORKER_JOINED, {"slot": worker.slot, "pid": worker.pid})
+                if self.open:
+                    yield inbox.SendTo(worker, NewSnapshot(snapshot=self.fleet.snapshot()))
+            case Heartbeat() as beat:
+                if dropped := self.roster.beat(worker, beat, now=now):
+                    fields = {"slot": worker.slot, "pid": worker.pid, "count": dropped}
+                    yield inbox.Tell(EventName.RECORDS_DROPPED, fields)
+            case Settled(records=records, failures=failures):
+                yield from self._settled(records, failures, now)
+            case DrainAck() as ack:
+                self.roster.acknowledge(worker, ack)
+            case _:
+                assert_never(event.message)
+
+    def _settled(self, records: list[RequestRecord], failures: list[BackendFailure], now: float) -> Iterator[Action]:
+        if records:
+            yield inbox.Ingest(tuple(records))
+        succeeded = Counter(record.backend for record in records if record.outcome is Outcome.OK and record.backend)
+        for backend, count in succeeded.items():
+            yield from self._noticed(backend, RequestsSucceeded(count=count), now)
+        for failure in failures:
+            yield from self._noticed(failure.backend, RequestFailed(code=failure.code, at=failure.at), now)
+        for record in records:
+            if _failed_within_its_answer(record):
+                yield from self._noticed(record.backend, RequestFailed(code=BackendError.code, at=now), now)
+
+    def _worker_left(self, worker: WorkerRef) -> Iterator[Action]:
+        in_flight = self.roster.leave(worker)
+        if in_flight is not None:
+            fields = {"slot": worker.slot, "pid": worker.pid, "in_flight": in_flight}
+            yield inbox.Tell(EventName.WORKER_GONE, fields)
+
+    def _tick(self, now: float) -> Iterator[Action]:
+        for worker, silent_s in self.roster.fell_silent(now=now):
+            fields = {"slot": worker.slot, "pid": worker.pid, "silent_s": round(silent_s, 3)}
+            yield inbox.Tell(EventName.WORKER_SILENT, fields)
+        for worker, shares in self.roster.new_shares(self.fleet.runtime.limits.in_flight, now=now):
+            yield inbox.SendTo(worker, shares)
+
+
+def _failed_within_its_answer(record: RequestRecord) -> bool:
+    """Whether HTTP was fine but the answer was not: an error event, an abort, no end marker.
+
+    Workers report other failures themselves.  An error that blames the request (code 4xx) does not count.
+    """
+    if record.outcome is not Outcome.UPSTREAM_ERROR or record.ending is not Ending.COMPLETE or not record.backend:
+        return False
+    error = record.summary.error if record.summary is not None else None
+    return error is None or not (error.code or "").startswith("4")
+
+
+def _reading(backend: str, path: str, *, problem: str) -> Action:
+    return inbox.Tell(EventName.BACKEND_READING, {"backend": backend, "path": path, "problem": problem})
+
+
+def _told(notice: Notice) -> Iterator[Action]:
+    for change in notice.states:
+        yield inbox.CountState(change.backend, change.state.value)
+        yield inbox.Tell(
+            EventName.BACKEND_STATE,
+            {
+                "backend": change.backend,
+                "pool": change.pool,
+                "state": change.state.value,
+                "was": change.was.value,
+                "reason": change.reason,
+            },
+        )
+    for pool in notice.pools:
+        if pool.serving:
+            yield inbox.Tell(EventName.POOL_SERVING, {"pool": pool.pool, "after_s": round(pool.after_s, 3)})
+        else:
+            yield inbox.Tell(EventName.POOL_DOWN, {"pool": pool.pool, "reason": pool.reason})

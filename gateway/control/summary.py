@@ -1,0 +1,41 @@
+"""One sentence for a tired person: is all well, and if not, what is worst.
+
+Pure; used by the status report.  Must not list everything: the report beside it does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gateway.ports import PoolReport, WorkerReport
+
+
+def summary_of(
+    pools: Sequence[PoolReport], workers: Sequence[WorkerReport], *, in_flight: int, store_problem: str
+) -> str:
+    """The worst that is wrong, else that all is well and how much is going on."""
+    down = [pool.name for pool in pools if not pool.serving]
+    if down:
+        return f"DOWN: no backend serves {_pools(down)}"
+    if not any(worker.fresh for worker in workers):
+        return "DOWN: no worker is connected" if not workers else "DOWN: no worker answers"
+    short = [pool.name for pool in pools if pool.serving < pool.min_available]
+    if short:
+        return f"short: fewer backends than wanted serve {_pools(short)}"
+    if not all(worker.fresh for worker in workers):
+        return "a worker does not answer; the others serve"
+    if store_problem:
+        return f"serving, but requests are not recorded: {store_problem}"
+    serving = sum(pool.serving for pool in pools)
+    backends = sum(pool.backends for pool in pools)
+    if serving < backends:
+        return f"serving with {serving} of {backends} backends, {_requests(in_flight)}"
+    return f"all well: {serving} of {backends} backends serve, {_requests(in_flight)}"
+
+
+def _pools(names: Sequence[str]) -> str:
+    return f"pool {names[0]}" if len(names) == 1 else f"pools {', '.join(names)}"
+
+
+def _requests(in_flight: int) -> str:
+    return f"{in_flight} request{'' if in_flight == 1 else 's'} in flight"
