@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import os
+import resource
 import signal
 import sys
 from pathlib import Path
@@ -63,6 +64,9 @@ def _leave(_signal: int, _frame: FrameType | None) -> None:
 
 def _run(arguments: argparse.Namespace) -> int:
     signal.signal(signal.SIGTERM, _leave)
+    # A thousand streams need two descriptors each in the relays, which inherit the limit.
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     plan = _plan(arguments)
     settings = {
         name: str(value) if isinstance(value, tuple) else value for name, value in dataclasses.asdict(plan).items()

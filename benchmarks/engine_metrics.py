@@ -77,12 +77,11 @@ def _quiet() -> Iterator[str]:
         yield f"# HELP {name} Histogram that the mock engine does not fill."
         yield f"# TYPE {name} histogram"
         yield from _histogram(name, _LABELS)
-    for name in ("http_request_duration_seconds", "http_request_duration_highr_seconds", "http_request_size_bytes"):
-        yield f"# HELP {name} Histogram that the mock engine does not fill."
-        yield f"# TYPE {name} histogram"
-        for route in _QUIET_ROUTES:
-            for method in ("GET", "POST"):
-                yield from _histogram(name, f'handler="{route}",method="{method}"')
+    yield "# HELP http_request_duration_seconds Histogram that the mock engine does not fill."
+    yield "# TYPE http_request_duration_seconds histogram"
+    for route in _QUIET_ROUTES:
+        for method in ("GET", "POST"):
+            yield from _histogram("http_request_duration_seconds", f'handler="{route}",method="{method}"')
 
 
 def quiet_page() -> str:

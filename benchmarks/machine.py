@@ -9,7 +9,7 @@ import datetime as dt
 import os
 import platform
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from benchmarks.results import CostRound, Machine, Run
@@ -56,20 +56,6 @@ def disturbed(cost: CostRound) -> bool:
     return cost.foreign_share > _FOREIGN_LIMIT_CORES
 
 
-def doubts(cost: CostRound) -> list[str]:
-    """Why one window may not be worth what it says."""
-    found = []
-    where = f"{cost.relay}, {cost.kind} x{cost.level}, round {cost.number}"
-    if cost.load_core_busy > _LOAD_CORE_LIMIT and cost.kind != "request":
-        found.append(f"{where}: engine and client were busy {cost.load_core_busy:.0%} of the time")
-    if disturbed(cost):
-        found.append(f"{where}: other processes took {cost.foreign_share:.2f} of the two cores")
-    if cost.waited_share > _WAITED_LIMIT:
-        found.append(f"{where}: the relay waited for its core {cost.waited_share:.0%} of the time it ran")
-    found += [f"{where}: FAILURE {failure}" for failure in cost.failures]
-    return found
-
-
 def quietest(costs: Sequence[CostRound]) -> list[CostRound]:
     """One window for each relay, kind, level and round: the least disturbed where one was measured twice.
 
@@ -83,12 +69,36 @@ def quietest(costs: Sequence[CostRound]) -> list[CostRound]:
     return list(best.values())
 
 
+def _summed(doubt: str, worth: Mapping[str, float], *, limit: float) -> list[str]:
+    """One line for all windows whose figure is over the limit, or none."""
+    over = {where: value for where, value in worth.items() if value > limit}
+    if not over:
+        return []
+    worst = max(over, key=lambda where: over[where])
+    return [f"{len(over)} of {len(worth)} windows: {doubt} (worst {over[worst]:.2f}, {worst})"]
+
+
 def warnings(run: Run) -> list[str]:
-    """Every doubt about a run, the failures of its latency rounds included."""
-    found = [doubt for cost in quietest(run.costs) for doubt in doubts(cost)]
+    """Every doubt about a run: one line for each sort of disturbance, one for each failure."""
+    windows = {f"{cost.relay}, {cost.kind} x{cost.level}, round {cost.number}": cost for cost in quietest(run.costs)}
+    found = _summed(
+        f"other processes took more than {_FOREIGN_LIMIT_CORES:g} of the two cores",
+        {where: cost.foreign_share for where, cost in windows.items()},
+        limit=_FOREIGN_LIMIT_CORES,
+    )
+    found += _summed(
+        f"the relay waited for its core more than {_WAITED_LIMIT:.0%} of the time it ran",
+        {where: cost.waited_share for where, cost in windows.items()},
+        limit=_WAITED_LIMIT,
+    )
+    # The short requests are a closed loop: there a fast relay leaves the load as the limit, by design.
+    found += _summed(
+        f"engine and client were busy more than {_LOAD_CORE_LIMIT:.0%} of the time",
+        {where: cost.load_core_busy for where, cost in windows.items() if cost.kind != "request"},
+        limit=_LOAD_CORE_LIMIT,
+    )
+    found += [f"{where}: FAILURE {failure}" for where, cost in windows.items() for failure in cost.failures]
     for latency in run.latencies:
-        found += [
-            f"{latency.relay}, latency x{latency.level}, round {latency.number}: FAILURE {failure}"
-            for failure in latency.failures
-        ]
+        where = f"{latency.relay}, latency x{latency.level}, round {latency.number}"
+        found += [f"{where}: FAILURE {failure}" for failure in latency.failures]
     return found

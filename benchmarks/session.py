@@ -157,12 +157,15 @@ class Session:
             self._run.memories.append(await measure.idle_memory(target, streams=self._plan.idle_streams))
 
     async def scale(self) -> None:
-        """P8: CPU per event with few and with many slow streams, through the gateway and the reference."""
+        """P8: CPU per event with few and with many slow streams, through the gateway and the reference.
+
+        All streams step at once: spread out, few streams would mostly show what it costs to be woken for one event.
+        """
         plan = self._plan
         compared = [target for target in self._relays if target.name in {"pacekeeper", "nginx"}]
         for level in plan.scale_levels:
             load = StreamLoad(
-                level=level, pace_ms=plan.scale_pace_ms, grid_ms=plan.grid_ms, window_s=plan.stream_window_s
+                level=level, pace_ms=plan.scale_pace_ms, grid_ms=plan.scale_pace_ms, window_s=plan.stream_window_s
             )
             for number, target in self._in_turn(compared, rounds=plan.scale_rounds):
                 window = partial(
