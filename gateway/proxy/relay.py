@@ -20,7 +20,7 @@ from gateway.core.stream.tap import Tap
 from gateway.errors import GatewayError
 from gateway.proxy.wire import ClientWire
 
-TAP_BATCH: Final = 16
+TAP_BATCH: Final = 32
 TAP_BATCH_BYTES: Final = 64 * 1024
 
 
@@ -46,13 +46,16 @@ class StreamRelay:
         "_hold_bytes",
         "_hold_since",
         "_last",
+        "_needles",
         "_pending",
         "_pending_bytes",
+        "_plain",
         "_report",
         "_rest",
+        "_send",
+        "_single",
         "_summary",
         "_tap",
-        "_wire",
         "hold_max_s",
         "last_byte_at",
         "response_bytes",
@@ -75,7 +78,6 @@ class StreamRelay:
     ) -> None:
         """``head`` goes out with the first event; ``client_chunked`` is False for an HTTP/1.0 client."""
         self._exchange = exchange
-        self._wire = wire
         self._head = head
         self._body = body
         self._dialect = dialect
@@ -87,7 +89,11 @@ class StreamRelay:
         self._clock = clock
         self._rest = b""
         self._last = b""
-        self._pending: list[tuple[bytes, float]] = []
+        self._needles = edit.needles
+        self._send = wire.send
+        self._single = body.single
+        self._plain = False
+        self._pending: list[tuple[bytes, int, int, float]] = []
         self._pending_bytes = 0
         self._hold_since = 0.0
         self.hold_max_s = 0.0
@@ -106,9 +112,28 @@ class StreamRelay:
         return self._body.ended and not self._body.excess
 
     def feed(self, data: bytes) -> None:
-        """Bytes off the upstream's wire, without its head."""
-        now = self._clock()
-        self.last_byte_at = now
+        """Bytes off the upstream's wire, without its head; here the usual case, one event in one chunk."""
+        self.last_byte_at = now = self._clock()
+        start = self._single(data)
+        if not start or not self._plain or not data.endswith(b"\n\n\r\n"):
+            self._take(data, now)
+            return
+        for needle in self._needles:
+            if needle in data:
+                self._take(data, now)
+                return
+        size = len(data)
+        self.response_bytes += size
+        self._send(data)
+        self._last = data
+        pending = self._pending
+        pending.append((data, start, size - 2, now))
+        self._pending_bytes += size
+        if len(pending) >= TAP_BATCH or self._pending_bytes >= TAP_BATCH_BYTES:
+            self._run_tap()
+
+    def _take(self, data: bytes, now: float) -> None:
+        """Any other read."""
         body = self._body
         try:
             payloads = body.feed(data)
@@ -116,7 +141,7 @@ class StreamRelay:
             self._exchange.finish(Ending.BAD_FRAMING)
             return
         if payloads:
-            self._pending.extend([(payload, now) for payload in payloads])
+            self._pending.extend([(payload, 0, len(payload), now) for payload in payloads])
             self._pending_bytes += len(data)
             raw = body.raw
             if raw is not None and self._forwardable(raw, payloads):
@@ -126,6 +151,7 @@ class StreamRelay:
                 self._reframe(payloads, now)
             if len(self._pending) >= TAP_BATCH or self._pending_bytes >= TAP_BATCH_BYTES:
                 self._run_tap()
+        self._plain = self._client_chunked and not self._head and not self._rest
         if body.ended:
             self._exchange.finish(Ending.COMPLETE)
         elif body.held_bytes + len(self._rest) > self._hold_bytes:
@@ -133,12 +159,9 @@ class StreamRelay:
 
     def _forwardable(self, raw: bytes, payloads: list[bytes]) -> bool:
         """Whether ``raw`` may go as it is: whole events chunk by chunk, nothing held, nothing to edit, same framing."""
-        if self._rest or self._head or not self._client_chunked:
+        if not self._plain or not all(map(ends_event, payloads)):
             return False
-        for payload in payloads:
-            if not ends_event(payload):
-                return False
-        return not self._edit.needles or all(needle not in raw for needle in self._edit.needles)
+        return all(needle not in raw for needle in self._needles)
 
     def _reframe(self, payloads: list[bytes], now: float) -> None:
         """The slow way: join, cut after the last whole event, edit where it concerns, frame anew."""
@@ -153,7 +176,7 @@ class StreamRelay:
         self._last = events[-_MARKER_TAIL:]
         if self._head:
             self._edit.begin(events)
-        if any(needle in events for needle in self._edit.needles):
+        if any(needle in events for needle in self._needles):
             self._run_tap()
             events = self._edit.apply(events, self._current_report)
         if events:
@@ -167,7 +190,7 @@ class StreamRelay:
             data = self._head + data
             self._head = b""
         self.response_bytes += len(data)
-        self._wire.send(data)
+        self._send(data)
 
     def _current_report(self) -> PaceReport:
         return self._report(self._tap.close(self._clock()))
@@ -175,8 +198,8 @@ class StreamRelay:
     def _run_tap(self) -> None:
         pending, self._pending, self._pending_bytes = self._pending, [], 0
         feed = self._tap.feed  # never raises: a failure inside switches the tap off and is flagged
-        for payload, at in pending:
-            feed(payload, at)
+        for data, start, stop, at in pending:
+            feed(data[start:stop] if start else data, at)
 
     def lost(self, error: Exception | None) -> None:
         """The upstream connection ended."""
