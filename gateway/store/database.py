@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 from gateway.core.link.messages import RequestRecord
 from gateway.ports import RequestFilter, StoredRequest
@@ -18,7 +18,7 @@ from gateway.store.policy import StorePolicy
 from gateway.store.queries import SELECT_ONE, select_requests
 from gateway.store.retention import trim
 from gateway.store.rows import INSERT, Cell, Unreadable, from_row, to_row
-from gateway.store.schema import STEPS
+from gateway.store.transaction import transaction
 
 
 class Database:
@@ -26,8 +26,6 @@ class Database:
 
     ``rows`` is how many it holds, ``version`` its schema version, ``version_before`` the one it came with (0: new).
     """
-
-    version = len(STEPS)
 
     def __init__(
         self,
@@ -39,7 +37,7 @@ class Database:
         """Open or create ``policy.path``.  Raises Damaged, StoreUnusable or sqlite3.Error."""
         self._policy = policy
         self._on_unreadable = on_unreadable
-        self._connection, self.version_before = open_history(policy, connect_to)
+        self._connection, self.version_before, self.version = open_history(policy, connect_to)
         try:
             self._identity = self._identity_now()
             self.rows = int(self._connection.execute("SELECT count(*) FROM requests").fetchone()[0])
@@ -96,14 +94,14 @@ class Database:
         return status.st_dev, status.st_ino
 
     def _insert(self, rows: Sequence[tuple[Cell, ...]]) -> None:
-        with self._transaction():
+        with transaction(self._connection):
             self._connection.executemany(INSERT, rows)
         self.rows += len(rows)
 
     def _write_singly(self, records: Sequence[RequestRecord]) -> int:
         # One transaction still: were it cut in the middle, the batch would be written again from its first row.
         refused = 0
-        with self._transaction():
+        with transaction(self._connection):
             for record in records:
                 try:
                     self._connection.execute(INSERT, to_row(record))
@@ -113,18 +111,6 @@ class Database:
                     refused += 1
         self.rows += len(records) - refused
         return refused
-
-    @contextlib.contextmanager
-    def _transaction(self) -> Iterator[None]:
-        self._connection.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-            self._connection.execute("COMMIT")
-        except BaseException:
-            # After a full disk SQLite may have rolled back by itself.
-            if self._connection.in_transaction:
-                self._connection.execute("ROLLBACK")
-            raise
 
     def _readable(self, found: Sequence[tuple[int, str]]) -> list[StoredRequest]:
         rows = []

@@ -8,6 +8,7 @@ No method waits for the disk on the event loop: `add` queues, `find` and `get` a
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -113,8 +114,6 @@ class SqliteHistory:
 
     def _tell(self, event: StoreEvent) -> None:
         # Called by the thread.  The loop may have ended while a hung disk held the thread: nobody is left to tell.
-        if self._loop is not None and not self._loop.is_closed():
-            try:
+        if self._loop is not None:
+            with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._on_event, event)
-            except RuntimeError:
-                return

@@ -113,6 +113,11 @@ class Inbox:
             for _ in range(count):
                 self._records.popleft()
 
+    def has_question(self) -> bool:
+        """Whether one waits now."""
+        with self._changed:
+            return bool(self._questions)
+
     def next_question(self) -> Question[Any] | None:
         """The oldest question, taken out of the queue."""
         with self._changed:

@@ -13,17 +13,18 @@ import stat
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from gateway.errors import StoreUnusable
 from gateway.store.diagnose import Cause, Damaged, cause_of, explain
 from gateway.store.policy import StorePolicy
 from gateway.store.schema import APPLICATION_ID, STEPS, migrate, version_of
+from gateway.store.transaction import transaction
 
 Connect = Callable[[Path, float], sqlite3.Connection]
 """Path and busy timeout in seconds -> a connection that begins no transaction of its own accord."""
 
-_OPCODES_BETWEEN_LOOKS: Final = 20_000
+_OPCODES_BETWEEN_LOOKS: Final = 5_000
 _SIDE_FILES: Final = ("", "-wal", "-shm")
 
 
@@ -32,8 +33,16 @@ def connect(path: Path, busy_s: float) -> sqlite3.Connection:
     return sqlite3.connect(path, timeout=busy_s, isolation_level=None)
 
 
-def open_history(policy: StorePolicy, connect_to: Connect = connect) -> tuple[sqlite3.Connection, int]:
-    """Open or create the file and bring its schema up to date; also the version that it had (0: it is new).
+class Opened(NamedTuple):
+    """An open file, the schema version that it came with (0: it is new), and the one that it has now."""
+
+    connection: sqlite3.Connection
+    version_before: int
+    version: int
+
+
+def open_history(policy: StorePolicy, connect_to: Connect = connect) -> Opened:
+    """Open or create the file and bring its schema up to date.
 
     Raises Damaged when the file has to be moved aside, StoreUnusable with path, reason and remedy when it cannot be
     used as it stands.
@@ -46,10 +55,10 @@ def open_history(policy: StorePolicy, connect_to: Connect = connect) -> tuple[sq
         raise StoreUnusable(explain(error, path)) from error
     try:
         _refuse_what_is_not_ours(connection, path)
-        _look_for_damage(connection, policy.check_s)
+        _look_for_damage(connection, policy)
         _set_up(connection, policy)
         _claim(connection)
-        before = migrate(connection)
+        before = migrate(connection, STEPS)
     except sqlite3.Error as error:
         connection.close()
         if cause_of(error) is Cause.DAMAGE:
@@ -58,7 +67,7 @@ def open_history(policy: StorePolicy, connect_to: Connect = connect) -> tuple[sq
     except BaseException:
         connection.close()
         raise
-    return connection, before
+    return Opened(connection, before, len(STEPS))
 
 
 def move_aside(path: Path, now_wall: float) -> Path:
@@ -111,15 +120,12 @@ def _refuse_what_is_not_ours(connection: sqlite3.Connection, path: Path) -> None
         )
 
 
-def _look_for_damage(connection: sqlite3.Connection, limit_s: float) -> None:
-    # Bounded: a large file is looked at in part; what is found later is handled later.
-    try:
-        with limited(connection, limit_s):
-            finding = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
-    except sqlite3.OperationalError as error:
-        if cause_of(error) is Cause.INTERRUPTED:
-            return
-        raise
+def _look_for_damage(connection: sqlite3.Connection, policy: StorePolicy) -> None:
+    # The check reads every page and cannot be interrupted.  A larger file is opened without: a cut one shows at once,
+    # and what else is found later is handled then.
+    if policy.path.stat().st_size > policy.check_bytes:
+        return
+    finding = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
     if finding != "ok":
         raise Damaged(str(finding))
 
@@ -140,10 +146,5 @@ def _set_up(connection: sqlite3.Connection, policy: StorePolicy) -> None:
 def _claim(connection: sqlite3.Connection) -> None:
     # Marks the file as ours before it holds anything, and always writes: a full or read-only disk shows here, at the
     # start, and not at the first request.
-    connection.execute("BEGIN IMMEDIATE")
-    try:
+    with transaction(connection):
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-    except BaseException:
-        connection.execute("ROLLBACK")
-        raise
-    connection.execute("COMMIT")

@@ -17,7 +17,11 @@ class StorePolicy(Struct, frozen=True, kw_only=True):
     use, not of the write-ahead log beside the file (at most ``log_bytes`` at rest).  ``pending_records`` may wait for
     the disk, more are dropped and counted.  A batch is written ``flush_s`` after its first record or when
     ``batch_records`` wait.  Each tick removes at most ``trim_records`` old rows and gives at most ``vacuum_pages``
-    back to the file system, while ``spare_pages`` stay for the rows to come.
+    back to the file system, while ``spare_pages`` stay for the rows to come.  Files up to ``check_bytes`` are checked
+    whole when they are opened.  A question may take the disk ``query_s`` and its asker ``answer_s``; work on the disk
+    that goes on for ``hung_s`` is told as a problem.  After a failure the file is opened again after
+    ``retry_first_s``, then twice that, up to ``retry_max_s``; a damaged one is moved aside at most once in
+    ``move_aside_every_s``.
     """
 
     path: Path
@@ -29,7 +33,7 @@ class StorePolicy(Struct, frozen=True, kw_only=True):
     flush_s: float = 0.2
     tick_s: float = 1.0
     busy_s: float = 2.0
-    check_s: float = 1.0
+    check_bytes: int = 64 * 1024 * 1024
     query_s: float = 2.0
     answer_s: float = 5.0
     hung_s: float = 10.0

@@ -10,6 +10,7 @@ import sqlite3
 from typing import Final
 
 from gateway.store.policy import StorePolicy
+from gateway.store.transaction import transaction
 
 DAY_S: Final = 86_400.0
 
@@ -26,16 +27,11 @@ def trim(connection: sqlite3.Connection, policy: StorePolicy, *, rows: int, now_
 
     ``rows`` is how many the table holds: it turns bytes above the limit into a number of rows.  Raises sqlite3.Error.
     """
-    connection.execute("BEGIN IMMEDIATE")
-    try:
+    with transaction(connection):
         removed = _by_age(connection, policy, now_wall) if policy.keep_days > 0 else 0
         surplus = _surplus_rows(connection, policy, rows - removed) if policy.keep_bytes > 0 else 0
         if surplus > 0 and removed < policy.trim_records:
             removed += connection.execute(_OLDEST, (min(surplus, policy.trim_records - removed),)).rowcount
-    except BaseException:
-        connection.execute("ROLLBACK")
-        raise
-    connection.execute("COMMIT")
     _give_back(connection, policy)
     return removed
 
@@ -62,7 +58,8 @@ def _surplus_rows(connection: sqlite3.Connection, policy: StorePolicy, rows: int
 def _give_back(connection: sqlite3.Connection, policy: StorePolicy) -> None:
     surplus = _pragma(connection, "freelist_count") - policy.spare_pages
     if surplus > 0:
-        connection.execute(f"PRAGMA incremental_vacuum({min(surplus, policy.vacuum_pages)})").fetchall()
+        # As a script: a plain execute steps this statement once, which frees a single page.
+        connection.executescript(f"PRAGMA incremental_vacuum({min(surplus, policy.vacuum_pages)})")
 
 
 def _pragma(connection: sqlite3.Connection, name: str) -> int:

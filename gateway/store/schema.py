@@ -11,6 +11,8 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Final
 
+from gateway.store.transaction import transaction
+
 APPLICATION_ID: Final = 0x50414345
 """Marks a file as ours (``PACE``), so that another program's database is never taken for a history."""
 
@@ -70,15 +72,10 @@ def migrate(connection: sqlite3.Connection, steps: Sequence[Sequence[str]] = STE
     """
     before = version_of(connection)
     for version in range(before, len(steps)):
-        connection.execute("BEGIN IMMEDIATE")
-        try:
+        with transaction(connection):
             # Another process may have done this step while we waited for the lock.
             if version_of(connection) == version:
                 for statement in steps[version]:
                     connection.execute(statement)
                 connection.execute(f"PRAGMA user_version = {version + 1}")
-        except BaseException:
-            connection.execute("ROLLBACK")
-            raise
-        connection.execute("COMMIT")
     return before

@@ -93,10 +93,11 @@ class Writer:
 
     def _turn(self) -> None:
         if self._database is None:
-            self._inbox.wait(self._retry_at, hold_records=True)
-            self._refuse_questions()
-            if not self._inbox.closing and self._clock() >= self._retry_at:
+            if self._clock() >= self._retry_at:
                 self._open_again()
+            else:
+                self._inbox.wait(self._retry_at, hold_records=True)
+                self._refuse_questions()
             return
         self._inbox.wait(self._tick_at, hold_records=False)
         with self._busy():
@@ -105,8 +106,10 @@ class Writer:
                 self._tell(FileGone(path=self._path))
                 self._close()
                 return
+            # Asked before the writing: an answer must know every record that was added before its question.
+            asked = self._inbox.has_question()
             self._work(self._database, ticking=ticking)
-            question = self._inbox.next_question()
+            question = self._inbox.next_question() if asked else None
             if question is not None:
                 question.put_to(self._database)
 
@@ -211,14 +214,13 @@ class Writer:
 
     def _trouble(self, sentence: str) -> None:
         now = self._clock()
-        if not self.problem:
-            self._troubled_at = now
-            self._pause_s = self._policy.retry_first_s
-            self._tell(Troubled(path=self._path, problem=sentence))
-        else:
-            self._pause_s = min(self._pause_s * 2, self._policy.retry_max_s)
+        first = not self.problem
         self.problem = sentence
+        self._pause_s = self._policy.retry_first_s if first else min(self._pause_s * 2, self._policy.retry_max_s)
         self._retry_at = now + self._pause_s
+        if first:
+            self._troubled_at = now
+            self._tell(Troubled(path=self._path, problem=sentence))
 
     def _mark_working(self) -> None:
         if self.problem:
