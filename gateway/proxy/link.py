@@ -39,6 +39,7 @@ BATCH_S: Final = 0.05
 RETRY_FIRST_S: Final = 0.05
 RETRY_MAX_S: Final = 1.0
 _READ_BYTES: Final = 64 * 1024
+_SAID_ALL: Final = "everything was sent before the end"
 
 log = logging.getLogger("gateway.link")
 
@@ -168,7 +169,7 @@ class WorkerLink:
             reading.cancel()
             writing.cancel()
             ends = await asyncio.gather(reading, writing, return_exceptions=True)
-            await _hang_up(writer, flushed=self._closing)
+            await _hang_up(writer, flushed=ends[1] == _SAID_ALL)
         if not self._closing:
             log.warning("link.lost", extra={"reason": _first_reason(ends)})
         return conversation.spoken
@@ -190,7 +191,7 @@ class WorkerLink:
             await writer.drain()
             if closing:
                 writer.write(frame(self._heartbeat()))
-                return "closed"
+                return _SAID_ALL
             behind = bool(self._records or self._failures)  # offered while the batches went out
             await self._sleep_until(min(beat_at, loop.time() + BATCH_S) if behind else beat_at)
 
@@ -240,15 +241,15 @@ class _Conversation:
 
 
 async def _hang_up(writer: asyncio.StreamWriter, *, flushed: bool) -> None:
-    """Close the connection; bytes still buffered are sent only when ``flushed`` asks for it."""
-    if not flushed:
-        writer.transport.abort()
-        return
-    writer.close()
+    """End the connection; what is still in its buffer is sent first when ``flushed`` asks for it."""
     try:
-        await writer.wait_closed()
+        if flushed:
+            writer.close()
+            await writer.wait_closed()
     except OSError as error:
         log.debug("link.close_failed", extra={"reason": str(error)})
+    finally:
+        writer.transport.abort()
 
 
 def _first_reason(ends: Iterable[str | BaseException]) -> str:

@@ -63,7 +63,7 @@ class Framer(Generic[Message]):
     def _decode(self, body: bytes) -> Message:
         try:
             return self._decoder.decode(body)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, RecursionError) as error:
             raise self._broken(f"not a message of the link: {error}") from error
 
     def _broken(self, fault: str) -> LinkGarbled:
