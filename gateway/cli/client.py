@@ -21,6 +21,7 @@ TIMEOUT_S: Final = 10.0
 _MAX_ANSWER_BYTES: Final = 64 * 1024 * 1024
 _UNIX: Final = "unix:"
 _HINT: Final = "is it running? `pacekeeper serve --config FILE` starts it; --operators URL names another"
+_HINT_SILENT: Final = "its control process may be starting again; requests are served meanwhile"
 
 Shape = TypeVar("Shape")
 
@@ -69,7 +70,7 @@ class AdminClient:
         except (http.client.HTTPException, ssl.SSLError) as error:
             raise self._unreachable("what answers there speaks another protocol") from error
         except TimeoutError as error:
-            raise self._unreachable(f"no answer within {TIMEOUT_S:g} s") from error
+            raise self._unreachable(f"no answer within {TIMEOUT_S:g} s", hint=_HINT_SILENT) from error
         except OSError as error:
             raise self._unreachable((error.strerror or str(error)).lower()) from error
         finally:
@@ -89,13 +90,9 @@ class AdminClient:
     def _headers(self) -> dict[str, str]:
         return {"Authorization": f"Bearer {self._target.token.read()}", "Accept": "application/json"}
 
-    def _unreachable(self, reason: str) -> CommandFailed:
-        return CommandFailed(
-            f"no gateway answers at {self._target.url}: {reason}",
-            exit_code=Exit.UNREACHABLE,
-            code="unreachable",
-            hint=_HINT,
-        )
+    def _unreachable(self, reason: str, *, hint: str = _HINT) -> CommandFailed:
+        message = f"no gateway answers at {self._target.url}: {reason}"
+        return CommandFailed(message, exit_code=Exit.UNREACHABLE, code="unreachable", hint=hint)
 
     def _refused(self, status: int, body: bytes) -> CommandFailed:
         """The gateway's own error in its own words."""

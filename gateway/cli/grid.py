@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Final
 from unicodedata import combining, east_asian_width
 
@@ -69,7 +70,15 @@ def wrap(pieces: Sequence[Piece], width: int | None, *, indent: int = 0) -> list
                 used = indent
             lines[-1].append(Piece(word, piece.style))
             used += cells(word)
-    return [tuple(line) for line in lines]
+    return [_joined(line) for line in lines]
+
+
+def _joined(line: list[Piece]) -> Line:
+    """Neighbours of one style as one piece."""
+    return tuple(
+        Piece("".join(piece.text for piece in run), style)
+        for style, run in groupby(line, key=lambda piece: piece.style)
+    )
 
 
 def cells(text: str) -> int:
