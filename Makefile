@@ -59,6 +59,10 @@ coverage: $(STAMP) ## the suite with branch coverage: core 100 %, everything 90 
 	$(BIN)/coverage report --include='gateway/core/*' --fail-under=100
 	$(BIN)/coverage report --fail-under=90
 
+.PHONY: test-live
+test-live: $(STAMP) ## real clients through the gateway to a real vLLM on the CPU; prepares both (2.5 GB, minutes)
+	tests/live/run.sh
+
 .PHONY: bench
 bench: $(STAMP) ## side by side with other relays; prints the table, keeps it as JSON (installs the peers first)
 	$(BIN)/python -m benchmarks prepare

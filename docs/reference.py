@@ -1,7 +1,7 @@
-"""Write the reference pages from the catalogues in the code: errors, log events, metrics, settings.
+"""Write the reference pages from the catalogues in the code: commands, settings, metrics, errors, log events.
 
 `make docs` runs it; a test fails when a page is older than the code.  Pages that are written here are never edited by
-hand.  The page of the settings is rendered beside their models.
+hand.  Commands, settings and metrics are rendered beside what they describe; errors and events here.
 """
 
 from __future__ import annotations
@@ -10,12 +10,11 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from gateway.cli import reference as commands
 from gateway.errors import GatewayError
 from gateway.settings import reference as settings
+from gateway.telemetry import reference as metrics
 from gateway.telemetry.events import EVENTS
-from gateway.telemetry.fleet_series import FleetSeries
-from gateway.telemetry.request_series import RequestSeries
-from gateway.telemetry.series import Series, series_of
 
 FOLDER = Path(__file__).resolve().parent
 MADE = "<!-- Made by `make docs` from {source}; do not edit. -->\n"
@@ -90,39 +89,12 @@ def events() -> str:
     return "\n".join(parts)
 
 
-def metric(series: Series) -> list[str]:
-    """One metric: its meaning, its labels and, for a histogram, its buckets with their reason."""
-    labels = ", ".join(f"`{label}`" for label in series.labels) or "none"
-    lines = [f"### `{series.name}`", "", f"{series.kind}. {cell(series.help)} Labels: {labels}.", ""]
-    if series.buckets:
-        bounds = ", ".join(f"{bound:g}" for bound in series.buckets)
-        lines += [f"Buckets: {bounds}. {cell(series.why)}", ""]
-    return lines
-
-
-def metrics() -> str:
-    """The page of every metric."""
-    parts = [
-        "# Metrics",
-        "",
-        MADE.format(source="`gateway/telemetry/request_series.py` and `gateway/telemetry/fleet_series.py`"),
-        "`GET /metrics` on the operators' port, in Prometheus' text format, without a token. Labels come from closed sets:",
-        "configured names, names that backends report (bounded), closed words. A name that only a client brought counts",
-        "as `other`. Rates and counts are defined in [vocabulary](vocabulary.md); estimates never enter a histogram of rates.",
-        "",
-    ]
-    for title, catalogue in (("Requests", RequestSeries), ("Fleet and gateway", FleetSeries)):
-        parts += [f"## {title}", ""]
-        for series in series_of(catalogue):
-            parts += metric(series)
-    return "\n".join(parts)
-
-
 PAGES: dict[str, Callable[[], str]] = {
+    "commands.md": commands.render,
     "configuration.md": settings.render,
     "errors.md": errors,
     "events.md": events,
-    "metrics.md": metrics,
+    "metrics.md": metrics.render,
 }
 
 

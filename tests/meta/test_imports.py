@@ -68,3 +68,25 @@ def test_a_module_that_cannot_be_imported_is_found() -> None:
     assert list(json.loads(run_fresh(IMPORT_EACH_ALONE, json.dumps(["gateway.no_such_module"])))) == [
         "gateway.no_such_module"
     ]
+
+
+MODELS_AND_TABLES = {"prometheus_client", "pydantic", "pydantic_settings", "rich", "sqlite3", "typer", "yaml"}
+
+
+@pytest.mark.parametrize(
+    "module,kept_out",
+    [
+        ("gateway.app.worker_main", MODELS_AND_TABLES | {"structlog"}),
+        ("gateway.supervisor", MODELS_AND_TABLES | {"aiohttp", "structlog", "uvloop"}),
+        ("gateway.app.control_main", {"typer"}),
+    ],
+)
+def test_a_process_loads_only_what_it_needs(module: str, kept_out: set[str]) -> None:
+    loaded = set(json.loads(run_fresh(LIST_IMPORTED, module)))
+    assert "gateway" in loaded
+    assert loaded & kept_out == set()
+
+
+def test_the_version_costs_no_import_until_it_is_asked_for() -> None:
+    assert "importlib.metadata" not in run_fresh("import sys, gateway; print(*sys.modules)", "")
+    assert run_fresh("import gateway; print(gateway.__version__)", "").strip()
