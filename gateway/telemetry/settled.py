@@ -69,6 +69,7 @@ _SUMMARY: Final = {
     "gap_p50_s": "median time between chunks",
     "gap_p99_s": "99th percentile of it",
     "gap_max_s": "longest time between chunks",
+    "silence_s": "last event to the end of the stream",
     "finish_reasons": "the engine's own, in order of arrival",
     "done_marker": "whether the end marker came",
     "terminal": "whether the engine finished the answer itself",
@@ -97,8 +98,11 @@ SETTLED_FIELDS: Final[Mapping[str, str]] = MappingProxyType({**_RECORD, **_SUMMA
 """Every field of ``request.settled`` with its meaning."""
 
 
+MAX_TEXT_CHARS: Final = 256
+
+
 def settled_event(record: RequestRecord) -> dict[str, object]:
-    """``record`` as one flat object; times to the microsecond; None, "" and () are left out."""
+    """``record`` as one flat object; times to the microsecond, text cut; None, "" and () are left out."""
     event = _known(record, _RECORD)
     if record.summary is not None:
         event |= _summarised(record.summary)
@@ -122,5 +126,11 @@ def _known(part: object, fields: Mapping[str, str], *, prefix: str = "") -> dict
         value = getattr(part, name.removeprefix(prefix))
         if value is None or value in {"", ()}:  # 0 and False are worth telling
             continue
-        event[name] = round(value, 6) if isinstance(value, float) else value
+        match value:
+            case float():
+                event[name] = round(value, 6)
+            case str():
+                event[name] = value[:MAX_TEXT_CHARS]  # a client may ask for a model of any length
+            case _:
+                event[name] = value
     return event

@@ -1,0 +1,105 @@
+"""Gauges at the moment of a scrape: exactly what control knows then."""
+
+from __future__ import annotations
+
+import msgspec
+from prometheus_client.parser import text_string_to_metric_families
+
+from gateway.core.routing.backend import BackendState
+from gateway.ports import PoolReport, StatusReport, WorkerReport
+from gateway.telemetry.figures import Figures, OutcomeKey
+from gateway.telemetry.fleet_series import FleetSeries
+from gateway.telemetry.metrics import Metrics
+from gateway.telemetry.request_series import RequestSeries
+from gateway.telemetry.series import series_of
+from tests.fakes.operators import backend_of
+
+STATUS = StatusReport(
+    summary="all well",
+    version="1.2.3",
+    started_wall=100.0,
+    config_path="/c.yaml",
+    config_loaded_wall=200.0,
+    generation=7,
+    in_flight=3,
+    pools=(PoolReport(name="kimi", models=("m",), serving=1, backends=2, min_available=1),),
+    workers=(
+        WorkerReport(slot=0, pid=11, started_wall=1.0, generation=7, in_flight=3, connections=9, dropped=0, fresh=True),
+    ),
+    outcomes={"ok": 5},
+    store_rows=42,
+    store_problem="",
+)
+KEY = OutcomeKey(endpoint="chat", model="m", backend="a", outcome="ok", status="2xx")
+FIGURES = Figures(
+    status=STATUS,
+    backends=(backend_of("a"), backend_of("b", state=BackendState.EJECTED)),
+    outcomes={KEY: 5},
+    silent_s={11: 0.25},
+    dropped=2,
+    tap_failures=1,
+    log_dropped=4,
+)
+
+
+def page(figures: Figures) -> dict[str, dict[tuple[str, ...], float]]:
+    metrics = Metrics()
+    metrics.follow(lambda: figures)
+    found: dict[str, dict[tuple[str, ...], float]] = {}
+    for family in text_string_to_metric_families(metrics.text().decode()):
+        for sample in family.samples:
+            found.setdefault(sample.name, {})[tuple(sample.labels.values())] = sample.value
+    return found
+
+
+def test_a_backend_is_in_exactly_one_state() -> None:
+    states = page(FIGURES)["pacekeeper_backend_state"]
+    assert len(states) == 2 * len(BackendState)
+    ones = {labels for labels, value in states.items() if value == 1.0}
+    assert {frozenset(labels) for labels in ones} == {
+        frozenset({"kimi", "a", "serving"}),
+        frozenset({"kimi", "b", "ejected"}),
+    }
+
+
+def test_the_rest_is_told_as_it_is() -> None:
+    found = page(FIGURES)
+    expected = {
+        "pacekeeper_pool_serving": 1.0,
+        "pacekeeper_in_flight": 3.0,
+        "pacekeeper_snapshot_generation": 7.0,
+        "pacekeeper_worker_in_flight": 3.0,
+        "pacekeeper_worker_connections": 9.0,
+        "pacekeeper_worker_heartbeat_age_seconds": 0.25,
+        "pacekeeper_control_start_time_seconds": 100.0,
+        "pacekeeper_config_loaded_timestamp_seconds": 200.0,
+        "pacekeeper_history_rows": 42.0,
+        "pacekeeper_history_usable": 1.0,
+        "pacekeeper_records_dropped_total": 2.0,
+        "pacekeeper_tap_failures_total": 1.0,
+        "pacekeeper_log_lines_dropped_total": 4.0,
+        "pacekeeper_requests_total": 5.0,
+    }
+    assert {name: list(found[name].values()) for name in expected} == {
+        name: [value] for name, value in expected.items()
+    }
+
+
+def test_what_an_engine_does_not_say_is_left_out() -> None:
+    found = page(FIGURES)
+    assert "pacekeeper_engine_waiting" not in found  # the fake's engines do not tell
+    assert len(found["pacekeeper_engine_running"]) == 2
+
+
+def test_a_store_in_trouble_is_not_usable() -> None:
+    figures = msgspec.structs.replace(STATUS, store_problem="the disk is full")
+    assert list(page(Figures(status=figures, backends=(), outcomes={}))["pacekeeper_history_usable"].values()) == [0.0]
+
+
+def test_every_series_of_the_catalogue_is_on_the_page_or_counted_elsewhere() -> None:
+    metrics = Metrics()
+    metrics.follow(lambda: FIGURES)
+    text = metrics.text().decode()
+    for catalogue in (FleetSeries, RequestSeries):
+        for series in series_of(catalogue):
+            assert f"# TYPE {series.name} {series.kind}" in text

@@ -1,0 +1,86 @@
+"""The wide event of a settled request has exactly the fields of its catalogue, and no text."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from gateway.core.link.messages import RequestRecord
+from gateway.core.stream.summary import Ending, EngineError, EngineMetrics, Flag, Outcome, StreamSummary
+from gateway.telemetry.settled import SETTLED_FIELDS, settled_event
+from tests.fakes.settled import record_of
+
+LEAST = RequestRecord(
+    request_id="r1",
+    slot=0,
+    accepted_wall=1.0,
+    endpoint="chat",
+    method="POST",
+    status=429,
+    outcome=Outcome.REJECTED,
+    ending=Ending.REJECTED,
+)
+
+
+def filled(kind: type[msgspec.Struct], **given: object) -> msgspec.Struct:
+    """An instance with a value in every field."""
+    values = {name: "x" if name in {"code", "type"} else 1.5 for name in kind.__struct_fields__}
+    return kind(**values | given)
+
+
+def full_record() -> RequestRecord:
+    engine = filled(EngineMetrics)
+    error = filled(EngineError)
+    summary = filled(
+        StreamSummary,
+        window_start=10.0,
+        window_end=16.4,
+        engine=engine,
+        error=error,
+        finish_reasons=("stop",),
+        flags=(Flag.TOOL_CALLS,),
+    )
+    text = dict.fromkeys(("model", "pool", "backend", "profile", "key_id", "error_code"), "x")
+    optional = dict.fromkeys(
+        ("queue_s", "upload_s", "sent_s", "headers_s", "ttft_s", "ttfv_s", "last_token_s", "gateway_s"), 0.25
+    )
+    return msgspec.structs.replace(LEAST, summary=summary, **text, **optional)
+
+
+def test_a_record_with_everything_makes_exactly_the_fields_of_the_catalogue() -> None:
+    assert set(settled_event(full_record())) == set(SETTLED_FIELDS)
+
+
+def test_every_field_of_record_and_summary_is_in_the_catalogue_or_an_instant() -> None:
+    instants = {"first_event", "first_token", "first_visible", "last_token", "window_start", "window_end"}
+    parts = {"summary", "engine", "error"}
+    known = set(SETTLED_FIELDS) | instants | parts
+    fields = {*RequestRecord.__struct_fields__, *StreamSummary.__struct_fields__}
+    assert fields - known == set()
+
+
+def test_what_is_not_known_is_left_out_and_zero_is_told() -> None:
+    event = settled_event(LEAST)
+    assert "ttft_s" not in event
+    assert "model" not in event
+    assert (event["slot"], event["stream"], event["blocked_s"]) == (0, False, 0.0)
+
+
+def test_times_are_told_to_the_microsecond() -> None:
+    assert settled_event(msgspec.structs.replace(LEAST, ttft_s=0.1234567891))["ttft_s"] == 0.123457
+
+
+def test_the_decode_window_is_told_as_a_duration() -> None:
+    assert settled_event(full_record())["decode_window_s"] == 6.4
+    without_end = msgspec.structs.replace(LEAST, summary=StreamSummary(window_start=1.0))
+    assert "decode_window_s" not in settled_event(without_end)
+
+
+def test_text_that_a_client_chose_is_cut() -> None:
+    assert len(str(settled_event(msgspec.structs.replace(LEAST, model="m" * 100_000))["model"])) == 256
+
+
+@pytest.mark.parametrize("record", [record_of(), full_record(), LEAST], ids=["usual", "full", "least"])
+def test_the_event_is_plain_json(record: RequestRecord) -> None:
+    decoded = msgspec.json.decode(msgspec.json.encode(settled_event(record)))
+    assert decoded["outcome"] == record.outcome.value
