@@ -65,6 +65,9 @@ class Recording:
     reads: tuple[Read, ...]
     end: RecordedEnd
 
+    def __str__(self) -> str:
+        return self.name
+
     @cached_property
     def raw(self) -> bytes:
         """Everything that the server sent."""

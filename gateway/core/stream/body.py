@@ -81,7 +81,7 @@ def _read_completion(body: _Completion, answer: Answer) -> TextLengths:
     reasoning = content = tool = 0
     for choice in body.choices or ():
         answer.begin(choice.index)
-        if choice.finish_reason is not None:
+        if choice.finish_reason:
             answer.finish(choice.index, choice.finish_reason)
         content += utf8_bytes(choice.text or "")
         message = choice.message
@@ -107,7 +107,7 @@ def _read_response(body: _Response, answer: Answer) -> TextLengths:
         else:
             answer.tool_seen = True
             tool += utf8_bytes(item.arguments or "")
-    if body.status is not None:
+    if body.status:
         answer.finish(0, body.status)
     answer.take(usage=body.usage, metrics=body.metrics, error=body.error, whole=True)
     return TextLengths(reasoning=reasoning, content=content, tool=tool)
@@ -122,7 +122,7 @@ def _read_message(body: _Message, answer: Answer) -> TextLengths:
         if is_given(block.input):
             answer.tool_seen = True
             tool += len(block.input)
-    if body.stop_reason is not None:
+    if body.stop_reason:
         answer.finish(0, body.stop_reason)
     answer.take(usage=body.usage, metrics=ABSENT, error=body.error, whole=True)
     return TextLengths(reasoning=reasoning, content=content, tool=tool)

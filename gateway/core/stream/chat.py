@@ -106,7 +106,7 @@ class ChatReader:
                 if delta.tool_calls:
                     answer.tool_seen = True
                     tool += tool_bytes(delta.tool_calls)
-            if choice.finish_reason is not None:
+            if choice.finish_reason:
                 answer.finish(choice.index, choice.finish_reason)
                 timeline.finish = now
         if reasoning or content or tool:
@@ -137,7 +137,7 @@ class CompletionsReader:
                 timeline.begin(now)
             if choice.text:
                 content += utf8_bytes(choice.text)
-            if choice.finish_reason is not None:
+            if choice.finish_reason:
                 answer.finish(choice.index, choice.finish_reason)
                 timeline.finish = now
         if content:

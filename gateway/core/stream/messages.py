@@ -55,7 +55,7 @@ class MessagesReader:
                 if event.message is not None and is_given(event.message.usage):
                     answer.first_usage = event.message.usage.copy()
             case "message_delta":
-                if event.delta is not None and event.delta.stop_reason is not None:
+                if event.delta is not None and event.delta.stop_reason:
                     answer.finish(0, event.delta.stop_reason)
                     self._timeline.finish = now
                 answer.take(usage=event.usage, metrics=ABSENT, error=ABSENT, whole=True)

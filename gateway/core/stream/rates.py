@@ -15,12 +15,17 @@ from gateway.core.stream.counts import TokenCounts
 from gateway.core.stream.timeline import Timeline
 
 
-class Window(Struct, frozen=True):
-    """The decode window; ``marked`` says whether events of the engine mark both its ends."""
+class Window(Struct, frozen=True, kw_only=True):
+    """The decode window; ``marked`` says whether events of the engine mark both its ends.
+
+    ``lead_s`` lies before its first token-bearing chunk, ``trail_s`` after its last one.
+    """
 
     start: float
     end: float
     marked: bool
+    lead_s: float
+    trail_s: float
 
 
 class Rates(Struct, frozen=True, kw_only=True):
@@ -45,7 +50,13 @@ def decode_window(timeline: Timeline) -> Window | None:
         return None
     start = timeline.first_token if timeline.start is None else timeline.start
     end = timeline.last_token if timeline.finish is None else timeline.finish
-    return Window(start, end, timeline.start is not None and timeline.finish is not None)
+    return Window(
+        start=start,
+        end=end,
+        marked=timeline.start is not None and timeline.finish is not None,
+        lead_s=timeline.first_token - start,
+        trail_s=end - timeline.last_token,
+    )
 
 
 def measure_rates(timeline: Timeline, counts: TokenCounts, *, choices: int, acceptance: float | None) -> Rates:
@@ -59,7 +70,13 @@ def measure_rates(timeline: Timeline, counts: TokenCounts, *, choices: int, acce
     step_time_s = (acceptance or 1.0) / decode_tps if choices == 1 else None
     if counts.reasoning is None or counts.content is None:
         return Rates(decode_tps=decode_tps, step_time_s=step_time_s)
-    reasoning, content = _timed_tokens(timeline, counts, window=window, token_s=1 / decode_tps)
+    reasoning, content = _timed_tokens(
+        window,
+        1 / decode_tps,
+        reasoning=counts.reasoning,
+        content=counts.content,
+        first_is_reasoning=timeline.first_is_reasoning,
+    )
     content_s = timeline.content_s
     if counts.reasoning_hidden:
         # The gap before the first visible chunk is the reasoning's, not the answer's.
@@ -73,22 +90,21 @@ def measure_rates(timeline: Timeline, counts: TokenCounts, *, choices: int, acce
     )
 
 
-def _timed_tokens(timeline: Timeline, counts: TokenCounts, *, window: Window, token_s: float) -> tuple[int, int]:
+def _timed_tokens(
+    window: Window, token_s: float, *, reasoning: int, content: int, first_is_reasoning: bool
+) -> tuple[int, int]:
     """Return how many reasoning and content tokens have their steps in their channel's time.
 
     The first token never has.  It came with the first chunk when that followed the window's start at once; if not, it
     was an unseen marker, and those are counted among content.  An end token without text has its step after the last
     chunk.  Half of a token's time is what tells "at once" from a step.
     """
-    reasoning, content = counts.reasoning or 0, counts.content or 0
-    first_token = timeline.first_token if timeline.first_token is not None else window.start
-    last_token = timeline.last_token if timeline.last_token is not None else window.end
-    seen_at_once = first_token - window.start < token_s / 2
-    if seen_at_once and timeline.first_is_reasoning:
+    seen_at_once = window.lead_s < token_s / 2
+    if seen_at_once and first_is_reasoning:
         reasoning -= 1
     else:
         content -= 1
-    if window.end - last_token >= token_s / 2:
+    if window.trail_s >= token_s / 2:
         content -= 1
     return reasoning, content
 

@@ -83,5 +83,5 @@ class ResponsesReader:
         if response is None:
             return
         answer.take(usage=response.usage, metrics=response.metrics, error=response.error, whole=True)
-        if response.status is not None:
+        if response.status:
             answer.finish(0, response.status)
