@@ -38,7 +38,7 @@ def _post(body: bytes, *, path: str = "/v1/chat/completions", headers: str = "")
 
 
 @pytest.mark.parametrize(
-    ("body", "says"),
+    "body, says",
     [
         (b"", "not a JSON object"),
         (b"{", "not a JSON object"),
@@ -85,7 +85,7 @@ async def test_a_body_that_drips_ends_at_its_deadline() -> None:
 
 
 @pytest.mark.parametrize(
-    ("headers", "status"),
+    "headers, status",
     [
         ("Content-Type: text/plain\r\n", 400),
         ("Content-Type: multipart/form-data; boundary=x\r\n", 400),
@@ -132,7 +132,7 @@ async def test_what_is_no_http_gets_one_json_error_and_the_end() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pools", "model", "status", "code"),
+    "pools, model, status, code",
     [
         ((PoolView(name="main", models=("big",)),), "other", 404, "model_not_found"),
         ((PoolView(name="main"),), "other", 404, "model_not_found"),

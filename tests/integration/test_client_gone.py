@@ -1,4 +1,4 @@
-"""A client that leaves is seen by the backend at once, whatever is going on: streaming, silent, not a stream, queued."""
+"""A client that leaves is seen by the backend at once, whatever is going on: streaming, silent, not a stream."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ async def test_requests_go_where_the_fewest_are_in_flight_and_ties_go_round() ->
                 b'POST /v1/chat/completions HTTP/1.1\r\nHost: g\r\nContent-Type: application/json\r\nContent-Length: 16\r\n\r\n{"model":"tiny"}'
             )
             async with asyncio.timeout(5):
-                while len(a.exchanges) + len(b.exchanges) <= number:
+                while len(a.exchanges) + len(b.exchanges) <= number:  # noqa: ASYNC110  (turns of the loop)
                     await asyncio.sleep(0)
         assert (len(a.exchanges), len(b.exchanges)) == (3, 3)
         assert worker.desk.in_flight == {"a": 3, "b": 3}
@@ -93,7 +93,7 @@ async def test_a_503_before_a_byte_is_tried_elsewhere() -> None:
 
 
 @pytest.mark.parametrize(
-    ("stopping", "attempts", "status"), [(True, 2, 200), (False, 1, 500)], ids=["we-stop-it", "not-ours"]
+    "stopping, attempts, status", [(True, 2, 200), (False, 1, 500)], ids=["we-stop-it", "not-ours"]
 )
 async def test_the_engine_s_shutdown_answer_is_retried_only_when_we_stop_it(
     stopping: bool,

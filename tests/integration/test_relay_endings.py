@@ -57,9 +57,7 @@ async def test_a_finished_stream_is_ok_and_the_connection_serves_again() -> None
         assert backend.accepted == 1, "the upstream connection is kept for the second request"
 
 
-@pytest.mark.parametrize(
-    ("end", "ending"), [(End.CLOSE, Ending.EOF), (End.RESET, Ending.RESET)], ids=["closed", "reset"]
-)
+@pytest.mark.parametrize("end, ending", [(End.CLOSE, Ending.EOF), (End.RESET, Ending.RESET)], ids=["closed", "reset"])
 async def test_a_broken_stream_ends_with_an_error_event_and_the_marker(end: End, ending: Ending) -> None:
     async with ScriptedBackend() as backend, running_worker() as worker:
         worker.serve([backend_view(backend.url)])
@@ -240,7 +238,8 @@ async def test_an_http_1_0_client_gets_the_body_without_chunks_and_the_end() -> 
         backend.add(Script((HEAD + chunk(ROLE), chunk(STOP + DONE) + b"0\r\n\r\n")))
         async with raw_client(worker.port) as client:
             await client.post(REQUEST, version="1.0")
-            data = await asyncio.wait_for(client.reader.read(-1), 10)
+            async with asyncio.timeout(10):
+                data = await client.reader.read(-1)
         head, _, body = data.partition(b"\r\n\r\n")
         assert body == ROLE + STOP + DONE
         assert b"chunked" not in head

@@ -93,7 +93,7 @@ async def test_the_report_comes_as_the_last_event_before_the_marker(cuts: list[i
 
 
 @pytest.mark.parametrize(
-    ("given_options", "sent"),
+    "given_options, sent",
     [
         (None, {"include_usage": True}),
         ({}, {"include_usage": True}),
