@@ -6,11 +6,13 @@ Exit codes: 0 measured, 1 nothing could be measured or a peer not installed, 2 w
 from __future__ import annotations
 
 import argparse
+import asyncio
 import dataclasses
 import os
 import resource
 import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 
@@ -62,6 +64,14 @@ def _leave(_signal: int, _frame: FrameType | None) -> None:
     raise SystemExit(1)
 
 
+async def _until_stopped(session: Session, parts: Sequence[str]) -> None:
+    """Measure; SIGTERM cancels, since what a handler raises inside a callback is swallowed by the loop."""
+    measuring = asyncio.current_task()
+    if measuring is not None:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, measuring.cancel)
+    await session.measure(parts)
+
+
 def _run(arguments: argparse.Namespace) -> int:
     signal.signal(signal.SIGTERM, _leave)
     # A thousand streams need two descriptors each in the relays, which inherit the limit.
@@ -78,9 +88,12 @@ def _run(arguments: argparse.Namespace) -> int:
     try:
         with everything(chosen, run, cores=cores) as (targets, bystanders):
             session = Session(plan, targets, bystanders=bystanders, run=run)
-            uvloop.run(session.measure(arguments.parts.split(",")))
+            uvloop.run(_until_stopped(session, arguments.parts.split(",")))
     except launch.NotStarted as failure:
         print(f"the mock engine did not start: {failure}", file=sys.stderr)
+        return 1
+    except (asyncio.CancelledError, KeyboardInterrupt):
+        print("stopped before the end: nothing is written", file=sys.stderr)
         return 1
     stem = run.machine.date.replace(":", "").replace("+0000", "Z")
     path = report.write(run, arguments.output, stem)
