@@ -106,16 +106,21 @@ def _make(path: Path) -> None:
 
 def _read(path: Path) -> str:
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-    with os.fdopen(descriptor, "rb") as file:
-        status = os.fstat(file.fileno())
-        if not stat.S_ISREG(status.st_mode):
-            raise RuntimeDirUnusable(f"{path}: not a regular file; {_REMEDY}")
-        if status.st_uid != os.geteuid():
-            raise RuntimeDirUnusable(f"{path}: belongs to another user (uid {status.st_uid}); {_REMEDY}")
-        if status.st_mode & _OTHERS:
-            mode = stat.S_IMODE(status.st_mode)
-            raise RuntimeDirUnusable(f"{path}: open to others (mode {mode:04o}), so it may be known; {_REMEDY}")
-        text = file.read(_MAX_CHARS + 2).decode("ascii", "replace").strip()
+    try:
+        _refuse_what_is_not_private(path, os.fstat(descriptor))
+        text = os.read(descriptor, _MAX_CHARS + 2).decode("ascii", "replace").strip()
+    finally:
+        os.close(descriptor)
     if not _MIN_CHARS <= len(text) <= _MAX_CHARS or not text.isascii() or not text.isprintable() or " " in text:
         raise RuntimeDirUnusable(f"{path}: holds no token; {_REMEDY}")
     return text
+
+
+def _refuse_what_is_not_private(path: Path, status: os.stat_result) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise RuntimeDirUnusable(f"{path}: not a regular file; {_REMEDY}")
+    if status.st_uid != os.geteuid():
+        raise RuntimeDirUnusable(f"{path}: belongs to another user (uid {status.st_uid}); {_REMEDY}")
+    if status.st_mode & _OTHERS:
+        mode = stat.S_IMODE(status.st_mode)
+        raise RuntimeDirUnusable(f"{path}: open to others (mode {mode:04o}), so it may be known; {_REMEDY}")
