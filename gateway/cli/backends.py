@@ -61,7 +61,7 @@ def show_list(reports: tuple[BackendReport, ...], screen: Screen, *, now: float)
     if troubled:
         screen.line()
     for report in troubled:
-        screen.text(Piece(report.name, "bold"), f" {report.state}: {report.reason}")
+        screen.text(Piece(report.name, "bold"), f" {report.state}: {_reason(report)}")
 
 
 def _row(report: BackendReport, *, now: float) -> tuple[Piece | str, ...]:
@@ -88,7 +88,7 @@ def show(report: BackendReport, screen: Screen, *, now: float) -> None:
         f" since {_since(report, now)}",
     )
     if report.reason:
-        screen.text(report.reason)
+        screen.text(_reason(report))
     screen.line()
     screen.pair("pool", report.pool)
     screen.pair("url", report.url)
@@ -108,6 +108,11 @@ def show(report: BackendReport, screen: Screen, *, now: float) -> None:
     if report.generation_tokens is not None:
         screen.pair("generated", f"{words.count(report.generation_tokens)} tokens since the engine's start")
     screen.pair("requests", f"{words.count(report.requests_total)} settled")
+
+
+def _reason(report: BackendReport) -> str:
+    """Why it is in its state, without the state itself."""
+    return report.reason.removeprefix(f"{report.state}: ")
 
 
 def _since(report: BackendReport, now: float) -> str:

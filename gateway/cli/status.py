@@ -25,8 +25,7 @@ def run(options: Options, *, as_json: bool) -> None:
 
 def show(report: StatusReport, screen: Screen, *, now: float) -> None:
     """Print ``report`` for people; ``now`` is wall time."""
-    healthy = all(_is_enough(pool) for pool in report.pools) and all(worker.fresh for worker in report.workers)
-    screen.text(Piece(report.summary, "bold" if healthy else "warn"))
+    screen.text(Piece(report.summary, _mood(report)))
     screen.line()
     screen.pair("version", f"{report.version}, up {words.span(max(0.0, now - report.started_wall))}")
     screen.pair(
@@ -39,6 +38,14 @@ def show(report: StatusReport, screen: Screen, *, now: float) -> None:
     _pools(report.pools, screen)
     screen.line()
     _workers(report.workers, screen, now=now)
+
+
+def _mood(report: StatusReport) -> str:
+    """The style of the sentence: bad when a pool is down, a warning when something is short, silent or unwritten."""
+    if not all(pool.serving for pool in report.pools):
+        return "bad"
+    whole = all(map(_is_enough, report.pools)) and all(worker.fresh for worker in report.workers)
+    return "bold" if whole and not report.store_problem else "warn"
 
 
 def _history(report: StatusReport) -> list[Piece | str]:

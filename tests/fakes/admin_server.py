@@ -168,7 +168,7 @@ def backend_reports(now: float) -> tuple[BackendReport, ...]:
             pool="small",
             url="unix:/run/vllm/engine.sock",
             state=BackendState.EJECTED,
-            reason="3 health probes in a row failed: connection refused",
+            reason="ejected: connection refused, 3 times in a row",
         ),
     )
 
@@ -238,7 +238,7 @@ def record(accepted_wall: float, request_id: str, **more: Any) -> RequestRecord:
     """A request of which little is known, with ``more`` fields."""
     fields: dict[str, Any] = {
         "slot": 0,
-        "endpoint": "/v1/chat/completions",
+        "endpoint": "chat",
         "method": "POST",
         "status": 200,
         "outcome": Outcome.OK,

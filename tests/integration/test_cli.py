@@ -36,7 +36,7 @@ def run(*arguments: str, cwd: Path, **environ: str) -> subprocess.CompletedProce
         env=environment(**environ),
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=45,
         check=False,
     )
 
@@ -44,7 +44,6 @@ def run(*arguments: str, cwd: Path, **environ: str) -> subprocess.CompletedProce
 def on_terminal(*arguments: str, columns: int, **environ: str) -> str:
     """What the command writes on a terminal of ``columns``, line ends as in a file."""
     parent, child = pty.openpty()
-    os.environ.get("COLUMNS")
     process = subprocess.Popen(
         [COMMAND, *arguments],
         env=environment(COLUMNS=str(columns), TERM="xterm-256color", **environ),
@@ -58,7 +57,7 @@ def on_terminal(*arguments: str, columns: int, **environ: str) -> str:
         while piece := os.read(parent, 65_536):
             output += piece
     os.close(parent)
-    assert process.wait(timeout=30) == 0
+    assert process.wait(timeout=45) == 0
     return output.decode().replace("\r\n", "\n")
 
 
@@ -112,7 +111,7 @@ def test_a_reader_that_leaves_is_no_fault(url: str, tmp_path: Path) -> None:
     process.stdout.close()
     with process.stderr as errors:
         assert b"Traceback" not in errors.read()
-    process.wait(timeout=30)
+    process.wait(timeout=45)
 
 
 @pytest.mark.parametrize("command", ["status", "backends list", "requests list", "requests show 3f2a9c01b2d400000007"])

@@ -17,7 +17,7 @@ from tests.fakes.admin_server import record, thinking_record
 from tests.fakes.terminal import Terminal
 
 THINKING = """\
-ok 3f2a  POST /v1/chat/completions  kimi-k2.5 on a
+ok 3f2a  POST chat  kimi-k2.5 on a
 accepted {at} (3 s ago)
 
   0 s .----~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~#################################. 6.82 s
@@ -80,7 +80,7 @@ def test_a_request_that_was_rejected_shows_what_there_is() -> None:
     page = shown(
         record(0.0, "x", model="", backend="", attempts=0, status=404, outcome=Outcome.REJECTED, ending=Ending.REJECTED)
     )
-    assert page.startswith("rejected x  POST /v1/chat/completions  no model on no backend\n")
+    assert page.startswith("rejected x  POST chat  no model on no backend\n")
     assert "  backend     0 attempts\n" in page
     assert "tok/s" not in page
 

@@ -71,7 +71,9 @@ def test_no_line_is_wider_than_the_terminal(width: int, monkeypatch: pytest.Monk
 def test_the_sentence_warns_by_its_colour_only_when_something_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     report = status_report(0.0)
     good = msgspec.structs.replace(report, pools=report.pools[:1], workers=report.workers[:1])
-    for case, colour in [(report, "\x1b[33m"), (good, "\x1b[1m")]:
+    unwritten = msgspec.structs.replace(good, store_problem="the disk is full")
+    silent = msgspec.structs.replace(good, workers=report.workers)
+    for case, colour in [(report, "\x1b[1;31m"), (good, "\x1b[1m"), (unwritten, "\x1b[33m"), (silent, "\x1b[33m")]:
         terminal = Terminal(monkeypatch)
         show(case, Screen(terminal), now=0.0)
         assert terminal.getvalue().startswith(colour)
