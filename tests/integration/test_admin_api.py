@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 import pytest_asyncio
+import uvloop
 
 from gateway.admin.audit import AuditResult
 from gateway.core.link.messages import RequestRecord
@@ -20,8 +22,6 @@ from tests.fakes.settled import record_of
 from tests.integration.admin_stand import METRICS, AdminStand, admin_stand
 from tests.integration.json_schema import complaints
 from tests.integration.raw_http import Answer
-
-pytestmark = pytest.mark.asyncio
 
 FAULTS = ("gateway.yaml:3:5 pools[0].name: missing", 'gateway.yaml:9:1 poools: unknown key; did you mean "pools"?')
 
@@ -41,6 +41,7 @@ def answer_schema(document: dict[str, Any], template: str, method: str, *, statu
     return responses.get(str(status), responses["default"])["content"]["application/json"]["schema"]
 
 
+@pytest.mark.asyncio
 async def test_the_status_names_every_field_of_its_report(stand: AdminStand) -> None:
     answer = await stand.ask("GET", "/admin/v1/status", scope="read")
     assert answer.status == 200
@@ -48,6 +49,7 @@ async def test_the_status_names_every_field_of_its_report(stand: AdminStand) -> 
     assert msgspec.convert(answer.json(), StatusReport) == stand.operations.status()
 
 
+@pytest.mark.asyncio
 async def test_backends_are_listed_and_shown(stand: AdminStand) -> None:
     listed = (await stand.ask("GET", "/admin/v1/backends", scope="read")).json()
     assert listed["next"] is None
@@ -56,11 +58,13 @@ async def test_backends_are_listed_and_shown(stand: AdminStand) -> None:
     assert shown == listed["items"][1]
 
 
+@pytest.mark.asyncio
 async def test_an_unknown_backend_is_not_found(stand: AdminStand) -> None:
     answer = await stand.ask("GET", "/admin/v1/backends/zz")
     assert (answer.status, answer.code) == (404, "not_found")
 
 
+@pytest.mark.asyncio
 async def test_requests_come_in_pages_that_add_up(stand: AdminStand) -> None:
     stand.history.add([record_of(f"r{at}") for at in range(5)])
     seen: list[str] = []
@@ -73,6 +77,7 @@ async def test_requests_come_in_pages_that_add_up(stand: AdminStand) -> None:
     assert following is None
 
 
+@pytest.mark.asyncio
 async def test_a_last_page_that_is_full_says_that_it_is_the_last(stand: AdminStand) -> None:
     stand.history.add([record_of("r1"), record_of("r2")])
     page = (await stand.ask("GET", "/admin/v1/requests?limit=2")).json()
@@ -90,6 +95,7 @@ async def test_a_last_page_that_is_full_says_that_it_is_the_last(stand: AdminSta
         ("slowest=true&limit=1", ["r2"]),
     ],
 )
+@pytest.mark.asyncio
 async def test_requests_are_filtered(stand: AdminStand, query: str, expected: list[str]) -> None:
     stand.history.add(
         [
@@ -102,6 +108,7 @@ async def test_requests_are_filtered(stand: AdminStand, query: str, expected: li
     assert [item["record"]["request_id"] for item in page["items"]] == expected
 
 
+@pytest.mark.asyncio
 async def test_one_request_is_shown_whole(stand: AdminStand) -> None:
     stand.history.add([record_of("r/1")])
     found = (await stand.ask("GET", "/admin/v1/requests/r%2F1", scope="read")).json()
@@ -113,6 +120,7 @@ async def test_one_request_is_shown_whole(stand: AdminStand) -> None:
 
 
 @pytest.mark.parametrize("target", ["/admin/v1/requests", "/admin/v1/requests/r"])
+@pytest.mark.asyncio
 async def test_a_store_in_trouble_is_503_with_its_reason(stand: AdminStand, target: str) -> None:
     stand.history.trouble = store_trouble()
     answer = await stand.ask("GET", target)
@@ -121,11 +129,13 @@ async def test_a_store_in_trouble_is_503_with_its_reason(stand: AdminStand, targ
 
 
 @pytest.mark.parametrize("query,param", [("limit=0", "limit"), ("outcome=fine", "outcome")])
+@pytest.mark.asyncio
 async def test_a_bad_parameter_is_named(stand: AdminStand, query: str, param: str) -> None:
     answer = await stand.ask("GET", f"/admin/v1/requests?{query}")
     assert (answer.status, answer.json()["error"]["param"]) == (400, param)
 
 
+@pytest.mark.asyncio
 async def test_a_reload_is_applied_and_stands_in_the_audit_trail(stand: AdminStand) -> None:
     answer = await stand.ask("POST", "/admin/v1/config/reload")
     assert answer.status == 200
@@ -137,6 +147,7 @@ async def test_a_reload_is_applied_and_stands_in_the_audit_trail(stand: AdminSta
 
 
 @pytest.mark.parametrize("target", ["/admin/v1/config/reload", "/admin/v1/config/check"])
+@pytest.mark.asyncio
 async def test_a_bad_configuration_is_422_with_every_fault(stand: AdminStand, target: str) -> None:
     stand.operations.verdict = ConfigVerdict(applied=False, faults=FAULTS)
     answer = await stand.ask("POST", target, body=b"poools: []")
@@ -152,6 +163,7 @@ async def test_a_bad_configuration_is_422_with_every_fault(stand: AdminStand, ta
 
 
 @pytest.mark.parametrize("body,text", [(b"", None), ("pools: [ä]".encode(), "pools: [ä]")])
+@pytest.mark.asyncio
 async def test_a_check_takes_a_text_or_the_file(stand: AdminStand, body: bytes, text: str | None) -> None:
     answer = await stand.ask("POST", "/admin/v1/config/check", scope="read", body=body)
     assert answer.status == 200
@@ -159,6 +171,7 @@ async def test_a_check_takes_a_text_or_the_file(stand: AdminStand, body: bytes, 
     assert stand.operations.reloads == 0
 
 
+@pytest.mark.asyncio
 async def test_a_reload_that_fails_is_told_and_recorded(stand: AdminStand) -> None:
     stand.operations.error = OperatorError("gateway.yaml: No such file or directory")
     answer = await stand.ask("POST", "/admin/v1/config/reload")
@@ -169,6 +182,7 @@ async def test_a_reload_that_fails_is_told_and_recorded(stand: AdminStand) -> No
     )
 
 
+@pytest.mark.asyncio
 async def test_a_defect_is_500_without_a_word_of_it_and_told_to_the_log(stand: AdminStand) -> None:
     stand.operations.error = ValueError("secret detail")
     for method, target in (("GET", "/admin/v1/status"), ("POST", "/admin/v1/config/reload")):
@@ -180,6 +194,7 @@ async def test_a_defect_is_500_without_a_word_of_it_and_told_to_the_log(stand: A
     stand.faults.clear()
 
 
+@pytest.mark.asyncio
 async def test_metrics_and_health_are_open(stand: AdminStand) -> None:
     metrics = await stand.ask("GET", "/metrics", scope="")
     assert (metrics.status, metrics.body) == (200, METRICS)
@@ -189,6 +204,7 @@ async def test_metrics_and_health_are_open(stand: AdminStand) -> None:
 
 
 @pytest.mark.parametrize("target", ["/health", "/metrics", "/admin/v1/status"])
+@pytest.mark.asyncio
 async def test_head_is_answered_like_get_without_a_body(stand: AdminStand, target: str) -> None:
     answer = await stand.ask("HEAD", target)
     assert (answer.status, answer.body) == (200, b"")
@@ -196,6 +212,7 @@ async def test_head_is_answered_like_get_without_a_body(stand: AdminStand, targe
 
 
 @pytest.mark.parametrize("target", ["/", "/admin", "/admin/v1", "/admin/v1/keys", "/admin/v1/status/", "/metrics/x"])
+@pytest.mark.asyncio
 async def test_an_unknown_path_is_404_in_the_one_shape(stand: AdminStand, target: str) -> None:
     answer = await stand.ask("GET", target)
     assert (answer.status, answer.code) == (404, "unknown_endpoint")
@@ -211,6 +228,7 @@ async def test_an_unknown_path_is_404_in_the_one_shape(stand: AdminStand, target
         ("HEAD", "/admin/v1/events", "GET"),
     ],
 )
+@pytest.mark.asyncio
 async def test_a_wrong_verb_is_405_in_the_one_shape_with_the_right_ones(
     stand: AdminStand, method: str, target: str, allowed: str
 ) -> None:
@@ -245,6 +263,7 @@ async def answers_of(stand: AdminStand) -> list[tuple[str, str, Answer]]:
     return found
 
 
+@pytest.mark.asyncio
 async def test_every_answer_is_as_its_description_says(stand: AdminStand) -> None:
     document = await described(stand)
     answers = await answers_of(stand)
@@ -260,6 +279,7 @@ async def test_every_answer_is_as_its_description_says(stand: AdminStand) -> Non
     assert json_operations == {(template, method) for template, method, answer in answers if answer.status == 200}
 
 
+@pytest.mark.asyncio
 async def test_the_check_of_answers_finds_what_is_wrong(stand: AdminStand) -> None:
     document = await described(stand)
     answer = (await stand.ask("GET", "/admin/v1/backends/a")).json()
@@ -276,9 +296,22 @@ async def test_the_check_of_answers_finds_what_is_wrong(stand: AdminStand) -> No
         assert [complaint[: len(expected)] for complaint in complaints(value, schema, document)] == [expected]
 
 
+@pytest.mark.asyncio
 async def test_the_same_answers_come_over_a_unix_socket(tmp_path: Path) -> None:
     async with admin_stand(unix=tmp_path / "admin.sock") as stand:
         assert (await stand.ask("GET", "/admin/v1/status")).status == 200
         assert (await stand.ask("GET", "/admin/v1/status", scope="wrong")).status == 401
         await stand.ask("POST", "/admin/v1/config/reload")
         assert stand.audit[0].peer == "unix"
+
+
+@pytest.mark.uvloop
+@pytest.mark.parametrize("kind", ["tcp", "unix"])
+def test_the_same_answers_come_on_uvloop(tmp_path: Path, kind: str) -> None:
+    async def talk() -> None:
+        async with admin_stand(unix=tmp_path / "admin.sock" if kind == "unix" else None) as stand:
+            assert (await stand.ask("GET", "/admin/v1/status")).status == 200
+            assert (await stand.ask("POST", "/admin/v1/config/check", body=b"x" * 200_000)).status == 200
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(talk())
