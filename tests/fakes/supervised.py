@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import msgspec
 
@@ -30,6 +30,7 @@ from gateway.supervisor import Plan, run
 ROOT = Path(__file__).parents[2]
 CHILD = (sys.executable, "-m", "tests.fakes.child_process")
 PATIENCE_S = 20.0
+INHERITED = "TEST_INHERITED_FD"
 
 
 class Supervised:
@@ -98,6 +99,12 @@ class Supervised:
     def signal(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
 
+    def stop_at_once(self) -> None:
+        """Two requests: the second only when the first was taken up, since equal signals merge."""
+        self.signal(signal.SIGTERM)
+        self.await_event("supervisor.announced", notice="stopping")
+        self.signal(signal.SIGTERM)
+
     def await_exit(self) -> int:
         code = self.process.wait(PATIENCE_S)
         self._reader.join(PATIENCE_S)
@@ -106,12 +113,24 @@ class Supervised:
             if text.startswith(b"{"):
                 self.seen.append(json.loads(text))
         self._lines.put(None)
+        if self.process.stderr is not None:
+            self.process.stderr.close()
         return code
 
     def ask(self) -> str:
         """Connect once; the name and pid that answer."""
-        with socket.create_connection(self.address, timeout=PATIENCE_S) as client:
-            return client.makefile().readline().strip()
+        with socket.create_connection(self.address, timeout=PATIENCE_S) as client, client.makefile() as answer:
+            return answer.readline().strip()
+
+    @contextmanager
+    def hold(self) -> Iterator[tuple[str, TextIO]]:
+        """A connection that its worker keeps open until the stop's deadline: who answered, and what else it says."""
+        with socket.create_connection(self.address, timeout=PATIENCE_S) as client, client.makefile() as answer:
+            who = answer.readline().strip()
+            client.sendall(b"hold\n")
+            if answer.readline() != "held\n":
+                raise AssertionError(f"{who} does not hold")
+            yield who, answer
 
 
 @contextmanager
@@ -122,6 +141,7 @@ def supervised(
     clients: tuple[str, ...] = ("127.0.0.1:0",),
     wishes: dict[str, dict[str, Any]] | None = None,
     environ: dict[str, str] | None = None,
+    inherited: socket.socket | None = None,
     policy: SupervisionPolicy | None = None,
 ) -> Iterator[Supervised]:
     """Start one; at the end of the block nothing of it is left."""
@@ -136,11 +156,13 @@ def supervised(
         control=child,
         policy=policy or SupervisionPolicy(),
     )
+    handed = {} if inherited is None else {INHERITED: str(inherited.fileno())}
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.fakes.supervised", msgspec.json.encode(plan).decode()],
         stderr=subprocess.PIPE,
         cwd=ROOT,
-        env={**os.environ, **(environ or {})},
+        env={**os.environ, **(environ or {}), **handed},
+        pass_fds=[] if inherited is None else [inherited.fileno()],
     )
     running = Supervised(folder, process)
     try:
@@ -169,6 +191,9 @@ def await_that(holds: Callable[[], bool], what: str) -> None:
 
 def main() -> int:
     plan = msgspec.json.decode(sys.argv[1], type=Plan)
+    if INHERITED in os.environ:  # as a service manager hands a socket over
+        os.dup2(int(os.environ[INHERITED]), 3)
+        os.environ |= {"LISTEN_PID": str(os.getpid()), "LISTEN_FDS": "1", "LISTEN_FDNAMES": "clients"}
     try:
         return run(plan)
     except OperatorError as error:
