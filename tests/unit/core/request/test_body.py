@@ -1,0 +1,134 @@
+"""A request body: read once at its top level, re-emitted for the backend."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.core.request.body import emit_body, may_inject_usage, parse_body
+from gateway.core.stream.summary import Dialect
+from gateway.errors import BadRequest
+
+CHAT, COMPLETIONS = Dialect.CHAT, Dialect.COMPLETIONS
+json_values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(10**20), 10**20)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+def encoded(**fields: Any) -> bytes:
+    return json.dumps(fields).encode()
+
+
+@pytest.mark.parametrize("data", [b"", b"null", b"[]", b"1", b"{", b'{"a":}', b'{"a":1,}', b"\xff", b'{"a":1}{'])
+def test_anything_but_a_json_object_is_refused(data: bytes) -> None:
+    with pytest.raises(BadRequest, match="not a JSON object"):
+        parse_body(data, CHAT)
+
+
+def test_the_refusal_never_quotes_the_body() -> None:
+    with pytest.raises(BadRequest) as caught:
+        parse_body(b'{"secret prompt', CHAT)
+    assert "secret" not in caught.value.message
+
+
+def test_nesting_that_would_overflow_is_refused() -> None:
+    with pytest.raises(BadRequest, match="nested too deeply"):
+        parse_body(b'{"a":' + b"[" * 200_000 + b"]" * 200_000 + b"}", CHAT)
+
+
+def test_what_decides_the_measuring_is_read() -> None:
+    body = parse_body(
+        encoded(
+            model="m",
+            stream=True,
+            n=3,
+            tools=[{}],
+            logprobs=True,
+            return_token_ids=True,
+            response_format={"type": "json_object"},
+            stream_options={"include_usage": True, "continuous_usage_stats": True},
+        ),
+        CHAT,
+    )
+    assert (body.model, body.asked_usage) == ("m", True)
+    shape = body.shape
+    assert (shape.stream, shape.n, shape.tools, shape.logprobs, shape.token_ids) == (True, 3, True, True, True)
+    assert (shape.structured, shape.continuous_usage) == (True, True)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"model": None, "stream": None, "n": None, "tools": None, "logprobs": None, "stream_options": None},
+        {"model": 5, "stream": "true", "n": "2", "tools": [], "logprobs": False, "stream_options": "x"},
+        {"n": 0, "response_format": None, "functions": []},
+    ],
+)
+def test_what_is_absent_null_or_of_another_type_counts_as_not_asked(fields: dict[str, Any]) -> None:
+    body = parse_body(encoded(**fields), CHAT)
+    assert (body.model, body.asked_usage) == ("", False)
+    shape = body.shape
+    assert (shape.stream, shape.n, shape.tools, shape.logprobs, shape.structured) == (False, 1, False, False, False)
+
+
+@pytest.mark.parametrize(
+    "prompt, choices",
+    [("text", 2), (["a", "b", "c"], 6), ([1, 2, 3], 2), ([[1, 2], [3]], 4), ([], 2), (None, 2), (5, 2)],
+)
+def test_completions_have_a_choice_for_each_prompt(prompt: object, choices: int) -> None:
+    assert parse_body(encoded(prompt=prompt, n=2), COMPLETIONS).shape.n == choices
+    assert parse_body(encoded(prompt=prompt, n=2), CHAT).shape.n == 2
+
+
+@given(fields=st.dictionaries(st.text(), json_values, max_size=6))
+def test_what_goes_upstream_means_the_same(fields: dict[str, Any]) -> None:
+    body = parse_body(json.dumps(fields).encode(), CHAT)
+    assert json.loads(emit_body(body, inject_usage=False)) == fields
+
+
+def test_of_duplicate_keys_the_last_one_goes_upstream() -> None:
+    body = parse_body(b'{"model":"a","x":1,"model":"b"}', CHAT)
+    assert (body.model, json.loads(emit_body(body, inject_usage=False))) == ("b", {"model": "b", "x": 1})
+
+
+@pytest.mark.parametrize(
+    "options, sent",
+    [
+        (..., {"include_usage": True}),
+        (None, {"include_usage": True}),
+        ({}, {"include_usage": True}),
+        ({"include_usage": None, "x": [1]}, {"include_usage": True, "x": [1]}),
+    ],
+)
+def test_usage_is_asked_for_without_losing_other_options(options: object, sent: dict[str, Any]) -> None:
+    fields: dict[str, Any] = {"stream": True} | ({} if options is ... else {"stream_options": options})
+    body = parse_body(encoded(**fields), CHAT)
+    assert may_inject_usage(body, CHAT)
+    assert json.loads(emit_body(body, inject_usage=True)) == {"stream": True, "stream_options": sent}
+
+
+@pytest.mark.parametrize(
+    "fields, dialect",
+    [
+        ({"stream": False}, CHAT),
+        ({}, COMPLETIONS),
+        ({"stream": True, "stream_options": {"include_usage": True}}, CHAT),
+        ({"stream": True, "stream_options": "text"}, CHAT),
+        ({"stream": True, "stream_options": [1]}, CHAT),
+        ({"stream": True}, Dialect.RESPONSES),
+        ({"stream": True}, Dialect.MESSAGES),
+    ],
+)
+def test_usage_is_left_alone_where_it_would_be_wrong_or_an_error(fields: dict[str, Any], dialect: Dialect) -> None:
+    assert not may_inject_usage(parse_body(encoded(**fields), dialect), dialect)
