@@ -130,7 +130,7 @@ async def _live(who: Given, build: Callable[[Given], Running], *, obey: Callable
         tether = Tether(sock, on_order=lambda order: obey(shell, order), on_lost=lambda: shell.stop(ORPHAN_STOP_S))
         shell.ready = tether.ready
         nursery = aio.Nursery(_tell_failure)
-        _ = nursery.spawn(tether.run(), name="tether")
+        nursery.spawn(tether.run(), name="tether")
         try:
             return await shell.run()
         finally:
