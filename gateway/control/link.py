@@ -111,7 +111,7 @@ class LinkServer:
         writer.write(framed)
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        _ = self._nursery.spawn(self.attach(reader, writer), name="link session")
+        self._nursery.spawn(self.attach(reader, writer), name="link session")
 
     async def attach(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one connection to its end: from the socket, or one half of an in-memory pair."""
