@@ -1,4 +1,7 @@
-"""`pacekeeper backends list` and `backends show`: every vLLM server, its state and why."""
+"""`pacekeeper backends list` and `backends show`: every vLLM server, its state and why.
+
+Asks the admin API once and lays the reports out; works nothing out of them by itself.
+"""
 
 from __future__ import annotations
 

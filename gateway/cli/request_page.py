@@ -1,4 +1,7 @@
-"""One request for people: a sentence, its life as a bar, its instants, counts, rates and flags."""
+"""One request for people: a sentence, its life as a bar, its instants, counts, rates and flags.
+
+Shows what was measured and in which words the engine put it; makes no figure of its own but lengths between instants.
+"""
 
 from __future__ import annotations
 

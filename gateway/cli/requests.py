@@ -1,4 +1,8 @@
-"""`pacekeeper requests list` and `requests show`: what was served, how fast, and how it ended."""
+"""`pacekeeper requests list` and `requests show`: what was served, how fast, and how it ended.
+
+Asks the history by way of the admin API.  The beginning of an id is completed from the newest requests, since lists
+are cut on narrow terminals.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`pacekeeper status`: the whole gateway in one look, beginning with one sentence."""
+"""`pacekeeper status`: the whole gateway in one look, beginning with one sentence.
+
+The sentence is the gateway's own; only its colour is chosen here, by what the pools, workers and store say.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`pacekeeper version`: which release this is."""
+"""`pacekeeper version`: which release this is.
+
+Must stay light: scripts call it to see whether the command is there at all.
+"""
 
 from __future__ import annotations
 
