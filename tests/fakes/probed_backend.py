@@ -10,7 +10,7 @@ import asyncio
 import json
 import ssl
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -39,9 +39,21 @@ class ProbedBackend:
     connections: int = 0
     url: str = ""
     _stamp: int = 0
+    _news: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def until(self, condition: Callable[[], bool], *, timeout_s: float = 10.0) -> None:
+        """Returns when ``condition`` holds; looked at whenever a request came or a connection began or ended."""
+        async with asyncio.timeout(timeout_s):
+            while not condition():
+                await self._news.wait()
+
+    def _something_happened(self) -> None:
+        self._news.set()
+        self._news = asyncio.Event()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
+        self._something_happened()
         try:
             while head := await self._head(reader):
                 path = head.split(" ", 2)[1]
@@ -49,6 +61,7 @@ class ProbedBackend:
                 self.keys |= {
                     line.partition(": ")[2] for line in head.split("\r\n") if line.lower().startswith("authorization:")
                 }
+                self._something_happened()
                 reply = self.raw.get(path, self._usual(path))
                 if reply == HANG:
                     await asyncio.sleep(3600)
@@ -60,6 +73,7 @@ class ProbedBackend:
             return
         finally:
             self.connections -= 1
+            self._something_happened()
             writer.close()
 
     @staticmethod
