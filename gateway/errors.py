@@ -7,6 +7,8 @@
     |   +-- MethodNotAllowed                    405  the path exists, the verb does not
     |   +-- UnknownModel                        404  no pool serves a model of that name
     |   +-- BodyTooLarge                        413  over limits.body_bytes
+    |   +-- UnsupportedEncoding                 415  the body is compressed
+    |   +-- ExpectationFailed                   417  an Expect other than 100-continue
     |   +-- BodyTimeout                         408  the body did not arrive within limits.body_s
     |   +-- NotAuthenticated                    401  no token, or none that is known
     |   +-- NotAllowed                          403  the token lacks the scope, or a foreign Host or Origin
@@ -149,6 +151,20 @@ class TooManyAttempts(ClientError):
     type = "rate_limit_error"
     status = 429
     retryable = True
+
+
+class UnsupportedEncoding(ClientError):
+    """The body is compressed; the engine would not take it either."""
+
+    code = "unsupported_content_encoding"
+    status = 415
+
+
+class ExpectationFailed(ClientError):
+    """An ``Expect`` other than ``100-continue``."""
+
+    code = "expectation_failed"
+    status = 417
 
 
 class Overloaded(GatewayError):

@@ -17,26 +17,20 @@ from gateway.core.routing.endpoints import Endpoint
 from gateway.core.routing.headers import client_request_id
 from gateway.core.routing.snapshot import LimitPolicy
 from gateway.core.stream.summary import Dialect
-from gateway.errors import BadRequest, BodyTimeout, BodyTooLarge, ClientError, MethodNotAllowed, UnknownEndpoint
+from gateway.errors import (
+    BadRequest,
+    BodyTimeout,
+    BodyTooLarge,
+    ExpectationFailed,
+    MethodNotAllowed,
+    UnknownEndpoint,
+    UnsupportedEncoding,
+)
 from gateway.proxy.visit import Visit
 from gateway.proxy.wire import ClientWire
 
 METRICS_MODES: Final = frozenset({"none", "usage", "event"})
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
-
-
-class UnsupportedEncoding(ClientError):
-    """The body is compressed; the engine would not take it either."""
-
-    code = "unsupported_content_encoding"
-    status = 415
-
-
-class ExpectationFailed(ClientError):
-    """An ``Expect`` other than ``100-continue``."""
-
-    code = "expectation_failed"
-    status = 417
 
 
 def read_head(visit: Visit, request: web.BaseRequest, *, endpoints: Mapping[str, Endpoint]) -> Endpoint:
