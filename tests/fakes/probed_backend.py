@@ -39,6 +39,7 @@ class ProbedBackend:
     connections: int = 0
     url: str = ""
     _stamp: int = 0
+    _writers: set[asyncio.StreamWriter] = field(default_factory=set)
     _news: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def until(self, condition: Callable[[], bool], *, timeout_s: float = 10.0) -> None:
@@ -47,12 +48,18 @@ class ProbedBackend:
             while not condition():
                 await self._news.wait()
 
+    def hang_up(self) -> None:
+        """Reset every connection, as the death of the process would."""
+        for writer in self._writers:
+            writer.transport.abort()
+
     def _something_happened(self) -> None:
         self._news.set()
         self._news = asyncio.Event()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
+        self._writers.add(writer)
         self._something_happened()
         try:
             while head := await self._head(reader):
@@ -73,6 +80,7 @@ class ProbedBackend:
             return
         finally:
             self.connections -= 1
+            self._writers.discard(writer)
             self._something_happened()
             writer.close()
 
