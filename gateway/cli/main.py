@@ -39,7 +39,7 @@ TokenFileOption = Annotated[
         "--token-file", metavar="FILE", help="File with the token; else admin.token in the configured runtime_dir."
     ),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, errors too.")]
+JsonOption = Annotated[bool, typer.Option("--json", metavar="", help="Print JSON, errors too.")]
 
 
 def main() -> None:
@@ -215,8 +215,10 @@ def requests_list(
     outcome: Annotated[
         Outcome | None, typer.Option(metavar="NAME", help=f"Only requests that ended so: {', '.join(Outcome)}.")
     ] = None,
-    slowest: Annotated[bool, typer.Option("--slowest", help="Longest first, instead of newest first.")] = False,
-    limit: Annotated[int, typer.Option(min=1, max=500, help="How many at most.")] = 20,
+    slowest: Annotated[
+        bool, typer.Option("--slowest", metavar="", help="Longest first, instead of newest first.")
+    ] = False,
+    limit: Annotated[int, typer.Option(min=1, max=500, metavar="N", help="How many at most.")] = 20,
     before: Annotated[int, typer.Option(min=0, metavar="ROW", help="Continue an earlier list here.")] = 0,
     config: ConfigOption = None,
     operators: OperatorsOption = None,
@@ -225,8 +227,7 @@ def requests_list(
 ) -> None:
     """List settled requests with their pace, newest first.
 
-    DECODE is the speed of all tokens, VISIBLE that of the answer as a reader feels it: content tokens over the whole
-    time of decoding, reasoning included.
+    DECODE is the pace of all tokens; VISIBLE counts content tokens only, over the same time: what a reader feels.
     """
     with failures(as_json=json):
         from gateway.cli.requests import run_list

@@ -17,7 +17,7 @@ from gateway.cli.main import build_app
 _INTRODUCTION: Final = """\
 # Commands
 
-<!-- Made by `python -m gateway.cli.reference > docs/commands.md`; change the help in gateway/cli/main.py, not this page. -->
+<!-- Made by `make docs`; change the help in gateway/cli/main.py, not this page. -->
 
 `serve`, `check` and `version` work by themselves; every other command asks a running gateway on its operators' address.
 
@@ -78,7 +78,7 @@ def _options(command: Any) -> list[str]:
 def _row(param: Any) -> str:
     if param.param_type_name == "argument":
         return f"| `{param.metavar}` | {param.help} |"
-    value = "" if param.is_flag else f" {param.metavar or 'NUMBER'}"
+    value = "" if param.is_flag else f" {param.metavar}"
     name = ", ".join(sorted(param.opts, key=len))
     default = f" Default: {param.default}." if param.default not in {None, "", False} else ""
     return f"| `{name}{value}` | {param.help}{default} |"

@@ -20,7 +20,7 @@ from gateway.settings.types import Kind
 _INTRODUCTION: Final = """\
 # Configuration
 
-<!-- Made by `python -m gateway.settings.reference > docs/configuration.md`; change the descriptions, not this page. -->
+<!-- Made by `make docs`; change the descriptions, not this page. -->
 
 One YAML file, given as `pacekeeper serve --config FILE`; `config/gateway.yaml` is the default with comments, and
 `config/examples/` holds more. `pacekeeper check FILE` says what a file means, or everything that is wrong with it:
