@@ -20,7 +20,6 @@ from gateway.core.request.body import emit_body, may_inject_usage
 from gateway.core.routing.endpoints import Endpoint, Serves
 from gateway.core.routing.headers import upstream_headers
 from gateway.core.routing.retry import Attempt, may_try_elsewhere
-from gateway.core.routing.select import pool_for
 from gateway.core.stream.summary import Dialect, Ending
 from gateway.errors import ConnectFailed, GatewayError, GatewayFault, ShuttingDown
 from gateway.proxy import envelope
@@ -113,7 +112,7 @@ class Pipeline:
             raise GatewayFault("a request was admitted without its body")
         visit.snapshot = self._desk.snapshot
         visit.model = body.model
-        visit.pool = pool_for(visit.snapshot, body.model)
+        visit.pool = self._desk.pool_for(body.model)
         visit.injected = may_inject_usage(body, dialect)
         visit.extra_headers = upstream_headers(request.headers.items())
         visit.queued = visit.admitted = self._clock()

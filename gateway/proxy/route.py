@@ -14,13 +14,15 @@ from typing import Self
 from gateway.core.admission.limits import admit_one
 from gateway.core.link.messages import ControlMessage, DrainAck, NewSnapshot, Pulse, Refused, Shares
 from gateway.core.routing.backend import BackendState
-from gateway.core.routing.select import candidates, least_in_flight
+from gateway.core.routing.select import candidates, least_in_flight, pool_for
 from gateway.core.routing.snapshot import BackendView, Snapshot
 from gateway.core.stream.silence import PulseReading, PulseTrack
 from gateway.errors import NothingServing
 
 SUSPECT_S = 1.0
 """How long a backend that just refused a connection is passed over, if there is another; control decides for good."""
+
+NEVER = float("-inf")
 
 RETRY_AFTER_S = 2.0
 """What clients are told when nothing serves: about one health probe."""
@@ -44,6 +46,8 @@ class Desk:
         self._pulses: dict[str, PulseTrack] = {}
         self._crowded_at: dict[str, float] = {}
         self._suspect_since: dict[str, float] = {}
+        self._pool_of: dict[str, str] = {}
+        self._eligible: dict[tuple[str, str], list[BackendView]] = {}
         self._turn = 0
 
     @property
@@ -66,6 +70,8 @@ class Desk:
 
     def _replace(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
+        self._pool_of.clear()
+        self._eligible.clear()
         names = {b.name for b in snapshot.backends}
         for owned in (self._pulses, self._crowded_at, self._suspect_since):
             for name in [n for n in owned if n not in names]:
@@ -97,16 +103,32 @@ class Desk:
         admit_one(holding=self.holding, share=limit if self._share is None else self._share)
         return Admission(self)
 
+    def pool_for(self, model: str) -> str:
+        """The pool that serves ``model``, worked out once a snapshot.  Raises UnknownModel or NothingServing."""
+        pool = self._pool_of.get(model)
+        if pool is None:  # only names that are served are kept: clients cannot make this grow
+            pool = self._pool_of[model] = pool_for(self.snapshot, model)
+        return pool
+
     def lease(self, *, pool: str, model: str, tried: Collection[str]) -> Lease:
         """Choose a backend and hold it.  Raises NothingServing."""
-        eligible = candidates(self.snapshot, pool, model, tried=tried)
+        eligible = self._candidates(pool, model, tried=tried)
         now = self._clock()
-        trusted = [b for b in eligible if now - self._suspect_since.get(b.name, float("-inf")) > SUSPECT_S]
+        suspects = self._suspect_since
+        trusted = [b for b in eligible if now - suspects.get(b.name, NEVER) > SUSPECT_S] if suspects else eligible
         self._turn += 1
         chosen = least_in_flight(trusted or eligible, self._load, turn=self._turn)
         if chosen is None:
             raise NothingServing("no backend is serving this model at present", retry_after_s=RETRY_AFTER_S)
         return Lease(self, chosen)
+
+    def _candidates(self, pool: str, model: str, *, tried: Collection[str]) -> list[BackendView]:
+        if tried:
+            return candidates(self.snapshot, pool, model, tried=tried)
+        eligible = self._eligible.get((pool, model))
+        if eligible is None:
+            eligible = self._eligible[pool, model] = candidates(self.snapshot, pool, model, tried=())
+        return eligible
 
     def has_other(self, *, pool: str, model: str, tried: Collection[str]) -> bool:
         """Whether a backend is left that has not been tried."""
@@ -140,7 +162,7 @@ class Desk:
 
     def was_alone(self, backend: str, since: float) -> bool:
         """Whether no other request of this worker was in flight on ``backend`` at any time from ``since`` to now."""
-        return self._crowded_at.get(backend, float("-inf")) < since and self.in_flight.get(backend, 0) == 1
+        return self._crowded_at.get(backend, NEVER) < since and self.in_flight.get(backend, 0) == 1
 
 
 class Admission:

@@ -44,7 +44,7 @@ class Settler:
         record = self._record(visit, _summary(visit))
         if record.summary is not None and Flag.TAP_DISABLED in record.summary.flags:
             self.tap_failures += 1
-        model = record.model if _is_served(visit) else OTHER_MODEL
+        model = record.model if record.pool else OTHER_MODEL  # clients must not be able to invent labels
         key = f"{record.endpoint}|{model}|{record.backend}|{record.outcome}|{record.status}"
         self.outcomes[key] += 1
         self._offer(record)
@@ -114,11 +114,3 @@ def _summary(visit: Visit) -> StreamSummary | None:
     if body is None or dialect is None or exchange.head.status >= 300:
         return None
     return summarise_body(dialect, body, visit.body.shape)
-
-
-def _is_served(visit: Visit) -> bool:
-    """Whether the model's name is one that the snapshot knows: clients must not be able to invent labels."""
-    snapshot = visit.snapshot
-    return any(visit.model in p.models for p in snapshot.pools) or any(
-        visit.model in b.models for b in snapshot.backends
-    )
