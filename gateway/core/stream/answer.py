@@ -94,6 +94,10 @@ class Answer:
         if self.error is None:
             self.error = read_error(error)
 
+    def is_terminal(self, expected_choices: int) -> bool:
+        """Whether a stream has come to the engine's own good end: its end marker, and a good end of every choice."""
+        return self.done and self.ended_well(expected_choices)
+
     def ended_well(self, expected_choices: int) -> bool:
         """Whether the engine gave every choice, known or expected, a reason to end, none of them an abort or error."""
         wanted = max(expected_choices, len(self.choices), 1)

@@ -110,7 +110,7 @@ def report_stream(answer: Answer, shape: RequestShape, *, defects: Defects, now:
         gap_max_s=timeline.gaps.longest_s if timeline.gaps.count else None,
         finish_reasons=tuple(answer.reasons),
         done_marker=answer.done,
-        terminal=answer.done and answer.ended_well(shape.n),
+        terminal=answer.is_terminal(shape.n),
         error=answer.error,
         engine=metrics,
         flags=_in_order(flags),

@@ -72,7 +72,7 @@ class Tap:
     @property
     def terminal(self) -> bool:
         """Whether the engine itself has finished the answer, and finished it well."""
-        return self._answer.done and self._answer.ended_well(self._shape.n)
+        return self._answer.is_terminal(self._shape.n)
 
     @property
     def saw_error(self) -> bool:

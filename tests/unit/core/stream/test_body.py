@@ -152,10 +152,10 @@ def message(**more: Any) -> dict[str, Any]:
 
 
 def test_a_message_is_counted() -> None:
-    summary = summary_of(message(), Dialect.MESSAGES)
+    summary = summary_of(message(stop_reason="max_tokens"), Dialect.MESSAGES)
     assert (summary.prompt_tokens, summary.completion_tokens) == (7, 40)
     assert (summary.reasoning_tokens, summary.split_exactness) == (30, Exactness.ESTIMATED)
-    assert (summary.finish_reasons, summary.terminal, summary.flags) == (("end_turn",), True, (Flag.ESTIMATED_SPLIT,))
+    assert (summary.finish_reasons, summary.terminal, summary.flags) == (("max_tokens",), True, (Flag.ESTIMATED_SPLIT,))
 
 
 def test_a_message_that_uses_a_tool_has_a_total_only() -> None:

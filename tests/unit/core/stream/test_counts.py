@@ -56,7 +56,8 @@ def test_reasoning_that_is_counted_but_not_sent_is_believed_and_marked() -> None
         (32, 300, TextLengths(reasoning=150, content=1000), True),  # prose against numbers
         (52, 112, TextLengths(reasoning=250, content=90), True),  # emoji of several tokens
         (15, 16, TextLengths(reasoning=60), True),  # cut inside the reasoning, opening marker unseen
-        (15, 20, TextLengths(reasoning=60), False),  # five tokens of nothing
+        (16, 20, TextLengths(reasoning=60), True),  # four tokens of nothing
+        (15, 20, TextLengths(reasoning=60), False),  # five
         (100, 104, TextLengths(reasoning=400, content=4), True),  # a one-word answer
         (104, 104, TextLengths(reasoning=400, content=400), False),  # an end that was not counted
         (0, 100, TextLengths(reasoning=4, content=400), False),  # text of no tokens
