@@ -38,17 +38,20 @@ def restart_needed(running: InstallSpec, settings: Settings) -> tuple[str, ...]:
     wanted = msgspec.structs.asdict(install_spec(settings))
     now = msgspec.structs.asdict(running)
     return tuple(
-        f"{setting}: {_told(now[field])} → {_told(wanted[field])}"
+        f"{setting}: {_told(field, now[field])} → {_told(field, wanted[field])}"
         for field, setting in SETTING_OF.items()
         if now[field] != wanted[field]
     )
 
 
-def _told(value: object) -> str:
+def _told(field: str, value: object) -> str:
+    """``value`` in the unit of its setting."""
     match value:
         case tuple():
             return ", ".join(map(str, value))
+        case float() if field == "store_keep_s":
+            return f"{value / 86400.0:.12g}"
         case float():
-            return f"{value:g}"
+            return f"{value:.12g}"
         case _:
             return str(value)

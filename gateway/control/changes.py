@@ -80,7 +80,7 @@ def _told(value: Any) -> str:
         case bool():
             return "on" if value else "off"
         case float():
-            return f"{value:g}"
+            return f"{value:.12g}"
         case "":
             return "(none)"
         case _:
