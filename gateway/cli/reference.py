@@ -30,7 +30,7 @@ _INTRODUCTION: Final = """\
   In a pipe they are plain and whole. `--json` prints what the gateway answered, and errors as
   `{"error": {"message", "code", "hint"}}` on standard error. `check --json` prints `{"good": true, ...}` with every
   setting, or `{"good": false, "faults": [...]}`.
-- **Words and units.** `–` is "not known". Rates are tokens per second, a chunk is never counted as a token.
+- **Words and units.** `–` is "not known", `~` an estimate. Rates are tokens per second, a chunk is never counted as a token.
 """
 
 

@@ -86,25 +86,28 @@ def _instants(record: RequestRecord, screen: Screen) -> None:
 def _counts(summary: StreamSummary, screen: Screen) -> None:
     cached = f" ({words.count(summary.cached_tokens)} cached)" if summary.cached_tokens else ""
     screen.pair("prompt", f"{words.count(summary.prompt_tokens)} tokens{cached}")
-    text = f"{words.count(summary.completion_tokens)} tokens"
-    if summary.total_exactness is Exactness.ESTIMATED:
-        text += ", estimated"
+    total = summary.total_exactness is Exactness.ESTIMATED
+    text = f"{words.about(words.count(summary.completion_tokens), estimated=total)} tokens"
     if summary.reasoning_tokens is not None and summary.content_tokens is not None:
         share = f" ({words.percent(summary.reasoning_share)})" if summary.reasoning_share is not None else ""
         text += f" = {words.count(summary.reasoning_tokens)} reasoning{share} + {words.count(summary.content_tokens)} content"
-        if summary.split_exactness is Exactness.ESTIMATED:
+        if summary.split_exactness is Exactness.ESTIMATED and not total:
             text += ", the split estimated"
+    if total:
+        text += ", estimated from the length of the text"
     screen.pair("answer", text)
 
 
 def _rates(summary: StreamSummary, screen: Screen) -> None:
+    total = summary.total_exactness is Exactness.ESTIMATED
+    split = total or summary.split_exactness is Exactness.ESTIMATED
     rates = (
-        ("decode", summary.decode_tps),
-        ("reasoning", summary.reasoning_tps),
-        ("visible", summary.visible_tps),
-        ("effective visible", summary.effective_visible_tps),
+        ("decode", summary.decode_tps, total),
+        ("reasoning", summary.reasoning_tps, split),
+        ("visible", summary.visible_tps, split),
+        ("effective visible", summary.effective_visible_tps, split),
     )
-    known = [f"{name} {words.rate(tps)}" for name, tps in rates if tps is not None]
+    known = [f"{name} {words.about(words.rate(tps), estimated=rough)}" for name, tps, rough in rates if tps is not None]
     screen.pair("tok/s", " · ".join(known) or "not measured")
     if summary.chunks:
         gaps = f"p50 {words.millis(summary.gap_p50_s)}, p99 {words.millis(summary.gap_p99_s)}"

@@ -18,6 +18,7 @@ from gateway.cli.request_page import show
 from gateway.cli.screen import Screen
 from gateway.cli.status import outcome_style
 from gateway.cli.target import Options, find
+from gateway.core.stream.summary import Exactness, StreamSummary
 from gateway.ports import RequestFilter, StoredRequest
 
 _LOOKED_THROUGH = 500
@@ -111,7 +112,9 @@ def show_list(page: RequestPage, screen: Screen, *, now: float) -> None:
 
 
 def _row(item: StoredRequest, *, now: float) -> tuple[Piece | str, ...]:
-    record, summary = item.record, item.record.summary
+    record, summary = item.record, item.record.summary or StreamSummary()
+    total = summary.total_exactness is Exactness.ESTIMATED
+    split = total or summary.split_exactness is Exactness.ESTIMATED
     return (
         words.ago(record.accepted_wall, now),
         record.request_id,
@@ -120,7 +123,7 @@ def _row(item: StoredRequest, *, now: float) -> tuple[Piece | str, ...]:
         Piece(record.outcome, outcome_style(record.outcome)),
         words.seconds(record.ttft_s),
         words.seconds(record.total_s),
-        words.count(summary.completion_tokens if summary else None),
-        words.rate(summary.decode_tps if summary else None),
-        words.rate(summary.effective_visible_tps if summary else None),
+        words.about(words.count(summary.completion_tokens), estimated=total),
+        words.about(words.rate(summary.decode_tps), estimated=total),
+        words.about(words.rate(summary.effective_visible_tps), estimated=split),
     )

@@ -37,6 +37,8 @@ def seconds(value: float | None) -> str:
         return UNKNOWN
     if value >= 100:
         return f"{value:.0f}"
+    if 0 < value < 0.0005:
+        return "<0.001"
     return f"{value:.2f}" if value >= 0.01 or value == 0 else f"{value:.3f}"
 
 
@@ -57,6 +59,11 @@ def rate(tps: float | None) -> str:
 def count(number: float | None) -> str:
     """A whole number with thousands marked."""
     return UNKNOWN if number is None else f"{number:,.0f}"
+
+
+def about(text: str, *, estimated: bool) -> str:
+    """``text``, marked where it stands for an estimate."""
+    return f"~{text}" if estimated and text != UNKNOWN else text
 
 
 def plural(number: int, noun: str) -> str:

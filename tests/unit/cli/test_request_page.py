@@ -39,7 +39,7 @@ accepted {at} (3 s ago)
 
   prompt      123 tokens (100 cached)
   answer      512 tokens = 256 reasoning (50 %) + 256 content, the split estimated
-  tok/s       decode 80.1 · reasoning 80.0 · visible 80.2 · effective visible 40.0
+  tok/s       decode 80.1 · reasoning ~80.0 · visible ~80.2 · effective visible ~40.0
   chunks      512; gaps in ms: p50 12.4, p99 14.2, max 31.1
   engine says inter-token latency 12.48 ms, queue 0.4 ms
   finished by stop
@@ -101,8 +101,9 @@ def test_an_error_is_named() -> None:
 
 def test_an_estimated_total_says_so_and_an_absent_split_is_left_out() -> None:
     page = summarised(completion_tokens=9, total_exactness=Exactness.ESTIMATED)
-    assert "  answer      9 tokens, estimated\n" in page
+    assert "  answer      ~9 tokens, estimated from the length of the text\n" in page
     assert "  tok/s       not measured\n" in page
+    assert "  tok/s       decode ~9.0\n" in summarised(decode_tps=9.0, total_exactness=Exactness.ESTIMATED)
     assert "  prompt      – tokens\n" in page
 
 

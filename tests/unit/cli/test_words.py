@@ -35,7 +35,16 @@ def test_ago_counts_from_now_and_takes_clocks_that_differ_as_now(wall: float | N
 
 @pytest.mark.parametrize(
     "given, text",
-    [(None, "–"), (0, "0.00"), (0.0041, "0.004"), (0.41, "0.41"), (6.8151, "6.82"), (99.994, "99.99"), (612.34, "612")],
+    [
+        (None, "–"),
+        (0, "0.00"),
+        (0.0001, "<0.001"),
+        (0.0041, "0.004"),
+        (0.41, "0.41"),
+        (6.8151, "6.82"),
+        (99.994, "99.99"),
+        (612.34, "612"),
+    ],
 )
 def test_seconds_keep_what_matters(given: float | None, text: str) -> None:
     assert words.seconds(given) == text
@@ -86,3 +95,8 @@ def test_a_moment_is_local_time(monkeypatch: pytest.MonkeyPatch) -> None:
     finally:
         monkeypatch.undo()
         time.tzset()
+
+
+def test_an_estimate_is_marked_unless_nothing_is_known() -> None:
+    assert [words.about(text, estimated=True) for text in ("80.1", "–")] == ["~80.1", "–"]
+    assert words.about("80.1", estimated=False) == "80.1"
