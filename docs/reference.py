@@ -1,7 +1,7 @@
-"""Write the reference pages from the catalogues in the code: commands, settings, metrics, errors, log events.
+"""Write the reference pages from the catalogues in the code: admin API, commands, settings, metrics, errors, events.
 
 `make docs` runs it; a test fails when a page is older than the code.  Pages that are written here are never edited by
-hand.  Commands, settings and metrics are rendered beside what they describe; errors and events here.
+hand.  Errors and log events are rendered here, the rest beside what it describes.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from gateway.admin import reference as admin
 from gateway.cli import reference as commands
 from gateway.errors import GatewayError
 from gateway.settings import reference as settings
@@ -90,6 +91,7 @@ def events() -> str:
 
 
 PAGES: dict[str, Callable[[], str]] = {
+    "admin-api.md": admin.render,
     "commands.md": commands.render,
     "configuration.md": settings.render,
     "errors.md": errors,

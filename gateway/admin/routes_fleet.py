@@ -1,4 +1,7 @@
-"""What is going on: the whole gateway, every backend, one backend."""
+"""What is going on: the whole gateway, every backend, one backend.
+
+Answers from what control knows at this moment; asks no backend and waits for nothing.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Settled requests, from the history store: pages of them, and one by its id."""
+"""Settled requests, from the history store: pages of them, and one by its id.
+
+Awaits the store's answer; holds numbers and names only, since nothing else is stored.
+"""
 
 from __future__ import annotations
 

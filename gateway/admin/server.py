@@ -19,11 +19,8 @@ from gateway.admin.limits import AdminLimits
 from gateway.admin.openapi import describe
 from gateway.admin.origins import Origins
 from gateway.admin.route import Route, guarded, require_declared
-from gateway.admin.routes_config import config_routes
+from gateway.admin.routes import api_routes
 from gateway.admin.routes_events import MEDIA_TYPE, STARTED, EventStreams
-from gateway.admin.routes_fleet import fleet_routes
-from gateway.admin.routes_open import open_routes
-from gateway.admin.routes_requests import request_routes
 from gateway.admin.throttle import Throttle
 from gateway.admin.tokens import TokenTable
 from gateway.errors import BadRequest, BodyTooLarge, GatewayError, GatewayFault, MethodNotAllowed, UnknownEndpoint
@@ -70,12 +67,14 @@ def build_admin(
     gate = Gate(tokens, Origins(listen, names), throttle=throttle, clock=clock)
     streams = EventStreams(feed, bounds)
     description = b""
-    routes = (
-        *open_routes(metrics_text, lambda: description),
-        *fleet_routes(operations),
-        *request_routes(history),
-        *config_routes(operations, AuditTrail(audit, now_wall), bounds),
-        *streams.routes(),
+    routes = api_routes(
+        operations,
+        history,
+        streams,
+        metrics_text=metrics_text,
+        description=lambda: description,
+        audit=AuditTrail(audit, now_wall),
+        limits=bounds,
     )
     description = describe(routes, version=version)
     app = web.Application(client_max_size=bounds.body_bytes, middlewares=[_in_one_shape(on_fault)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import zlib
 from collections.abc import AsyncIterator
 
@@ -141,6 +142,59 @@ async def test_nonsense_is_answered_and_the_api_goes_on(stand: AdminStand) -> No
     huge = head_of("GET", "/admin/v1/status", {"Host": stand.host, "Authorization": "Bearer " + "x" * 20_000})
     assert (await ask(*await stand.connect(), huge)).status in {400, 431}
     assert (await stand.ask("GET", "/admin/v1/status")).status == 200
+
+
+async def test_a_connection_that_sends_no_head_in_time_is_closed() -> None:
+    async with admin_stand(AdminLimits(head_s=0.05)) as stand:
+        for sent in (b"", b"GET /health HT"):
+            reader, writer = await stand.connect()
+            writer.write(sent)
+            async with asyncio.timeout(20):
+                assert await reader.read() == b""
+            writer.close()
+
+
+async def test_a_connection_that_has_spoken_is_no_longer_timed() -> None:
+    async with admin_stand() as stand:
+        reader, writer = await stand.connect()
+        writer.write(head_of("GET", "/health", {"Host": stand.host}))
+        assert (await read_head(reader)).status == 200
+        assert stand.listener._silent == {}
+        writer.close()
+
+
+async def test_a_later_head_that_drips_is_cut_off_when_the_idle_time_is_over() -> None:
+    async with admin_stand(AdminLimits(idle_s=0.05)) as stand:
+        reader, writer = await stand.connect()
+        writer.write(head_of("GET", "/health", {"Host": stand.host}))
+        head = await read_head(reader)
+        await reader.readexactly(int(head.headers["content-length"]))
+        writer.write(b"GET /hea")
+        async with asyncio.timeout(20):
+            assert await reader.read() == b""
+        writer.close()
+
+
+async def test_a_connection_too_many_is_turned_away_until_another_closes() -> None:
+    async with admin_stand(AdminLimits(connections=2)) as stand:
+        held = [await stand.connect(), await stand.connect()]
+        for reader, writer in held:
+            writer.write(head_of("GET", "/health", {"Host": stand.host}))
+            assert (await read_head(reader)).status == 200
+        reader, writer = await stand.connect()
+        async with asyncio.timeout(20):
+            assert await reader.read() == b""
+        writer.close()
+        held[0][1].close()
+        async with asyncio.timeout(20):
+            while True:
+                try:
+                    answer = await stand.ask("GET", "/health")
+                except (ConnectionError, asyncio.IncompleteReadError):
+                    continue  # not yet noticed
+                break
+        assert answer.status == 200
+        held[1][1].close()
 
 
 async def test_a_route_that_got_on_by_another_way_ends_the_start() -> None:

@@ -1,0 +1,38 @@
+"""Every route of the admin API, in the order in which it is described.
+
+The one list: the server serves it, the OpenAPI description and the reference page are made from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gateway.admin.audit import AuditTrail
+from gateway.admin.limits import AdminLimits
+from gateway.admin.route import Route
+from gateway.admin.routes_config import config_routes
+from gateway.admin.routes_events import EventStreams
+from gateway.admin.routes_fleet import fleet_routes
+from gateway.admin.routes_open import open_routes
+from gateway.admin.routes_requests import request_routes
+from gateway.ports import History, Operations
+
+
+def api_routes(
+    operations: Operations,
+    history: History,
+    streams: EventStreams,
+    *,
+    metrics_text: Callable[[], bytes],
+    description: Callable[[], bytes],
+    audit: AuditTrail,
+    limits: AdminLimits,
+) -> tuple[Route, ...]:
+    """The routes over what they ask; nothing is asked before a handler runs."""
+    return (
+        *open_routes(metrics_text, description),
+        *fleet_routes(operations),
+        *request_routes(history),
+        *config_routes(operations, audit, limits),
+        *streams.routes(),
+    )
