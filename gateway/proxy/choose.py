@@ -24,7 +24,6 @@ from gateway.proxy.visit import Visit
 from gateway.proxy.wire import ClientWire
 
 _UNTOUCHED: Final = Untouched()
-_STRIPPED: Final = UsageStripped()
 _IN_USAGE: Final = ReportInUsage()
 
 SUCCESS: Final = range(200, 300)
@@ -111,9 +110,9 @@ class RelayChooser:
             case "usage":
                 return _IN_USAGE
             case "event":
-                return ReportAsEvent(strip_usage=self._visit.injected)
+                return ReportAsEvent(UsageStripped() if self._visit.injected else _UNTOUCHED)
             case _:
-                return _STRIPPED if self._visit.injected else _UNTOUCHED
+                return UsageStripped() if self._visit.injected else _UNTOUCHED
 
     def _head(self, head: ResponseHead, *, length: int | None, chunked: bool) -> bytes:
         visit = self._visit

@@ -151,7 +151,7 @@ class StreamRelay:
                 self._reframe(payloads, now)
             if len(self._pending) >= TAP_BATCH or self._pending_bytes >= TAP_BATCH_BYTES:
                 self._run_tap()
-        self._plain = self._client_chunked and not self._head and not self._rest
+        self._plain = self._client_chunked and not (self._head or self._rest or self._edit.held)
         if body.ended:
             self._exchange.finish(Ending.COMPLETE)
         elif body.held_bytes + len(self._rest) > self._hold_bytes:
@@ -176,7 +176,7 @@ class StreamRelay:
         self._last = events[-_MARKER_TAIL:]
         if self._head:
             self._edit.begin(events)
-        if any(needle in events for needle in self._needles):
+        if self._edit.held or any(needle in events for needle in self._needles):
             self._run_tap()
             events = self._edit.apply(events, self._current_report)
         if events:
@@ -220,7 +220,7 @@ class StreamRelay:
         if self._head or ending is Ending.CLIENT_GONE:
             return
         if ending is Ending.COMPLETE and self._ended_by_engine(summary):
-            closing = self._framed(self._rest)
+            closing = self._framed(self._edit.held + self._rest)
         else:
             closing = self._framed(error_event(error, self._dialect))
         self._rest = b""

@@ -16,13 +16,22 @@ from gateway.core.stream.http1 import last_event_end
 from gateway.core.stream.pace import PaceReport
 
 USAGE_NEEDLES: Final = (b'"choices":[]', b'"choices": []')
+FINISH_NEEDLE: Final = b'"finish_reason":"'
 DONE_NEEDLE: Final = b"[DONE]"
 
 
 class Edit(Protocol):
-    """One way of changing a stream; ``needles`` empty: it never changes anything."""
+    """One way of changing a stream; ``needles`` empty: it never changes anything.
+
+    While something is ``held``, every read concerns the edit.
+    """
 
     needles: tuple[bytes, ...]
+
+    @property
+    def held(self) -> bytes:
+        """A whole event that waits for the next one."""
+        ...
 
     def begin(self, first: bytes) -> None:
         """See the first whole events of the stream, before :meth:`apply`."""
@@ -37,6 +46,7 @@ class Untouched:
     """Bytes as the engine sent them."""
 
     needles: tuple[bytes, ...] = ()
+    held = b""
 
     def begin(self, first: bytes) -> None:
         """Nothing to remember."""
@@ -47,22 +57,42 @@ class Untouched:
 
 
 class UsageStripped:
-    """Takes out the usage event that the gateway asked for on the client's behalf."""
+    """Takes out the usage event that the gateway asked for on the client's behalf.
 
-    needles: tuple[bytes, ...] = USAGE_NEEDLES
+    vLLM puts ``system_fingerprint`` on the last event that it makes.  Without usage that is the one with the finish
+    reason, so it waits for the usage event and gets the fingerprint back: the client sees what it would have seen.
+    """
+
+    needles: tuple[bytes, ...] = (*USAGE_NEEDLES, FINISH_NEEDLE)
+
+    def __init__(self) -> None:
+        self.held = b""
 
     def begin(self, first: bytes) -> None:
         """Nothing to remember."""
 
     def apply(self, events: bytes, report: Callable[[], PaceReport]) -> bytes:  # noqa: ARG002  (protocol)
-        """Everything but the usage event."""
-        return b"".join(event for event in split_events(events) if not is_usage(event))
+        """Everything but the usage event; a last event with a finish reason waits for what comes next."""
+        out: list[bytes] = []
+        held, self.held = self.held, b""
+        usage = False
+        for event in split_events(held + events):
+            if is_usage(event):
+                usage = True
+                if out:
+                    out[-1] = _with_fingerprint_of(event, out[-1])
+            else:
+                out.append(event)
+        if out and not usage and FINISH_NEEDLE in out[-1]:
+            self.held = out.pop()
+        return b"".join(out)
 
 
 class ReportInUsage:
     """Puts the numbers into the usage object of the usage event."""
 
     needles: tuple[bytes, ...] = USAGE_NEEDLES
+    held = b""
 
     def begin(self, first: bytes) -> None:
         """Nothing to remember."""
@@ -73,13 +103,18 @@ class ReportInUsage:
 
 
 class ReportAsEvent:
-    """Adds one last event with the numbers before the end marker; may take out the usage event as well."""
+    """Adds one last event with the numbers before the end marker; ``first`` may take out the usage event."""
 
-    needles: tuple[bytes, ...] = (*USAGE_NEEDLES, DONE_NEEDLE)
+    needles: tuple[bytes, ...] = (*UsageStripped.needles, DONE_NEEDLE)
 
-    def __init__(self, *, strip_usage: bool) -> None:
-        self._strip_usage = strip_usage
+    def __init__(self, first: UsageStripped | Untouched) -> None:
+        self._first = first
         self._head = _ChunkHead()
+
+    @property
+    def held(self) -> bytes:
+        """What the first edit holds."""
+        return self._first.held
 
     def begin(self, first: bytes) -> None:
         """Remember id, model and the like, so that the added event is a valid chunk of this stream."""
@@ -93,11 +128,9 @@ class ReportAsEvent:
     def apply(self, events: bytes, report: Callable[[], PaceReport]) -> bytes:
         """Everything, with the report before the end marker."""
         out: list[bytes] = []
-        for event in split_events(events):
+        for event in split_events(self._first.apply(events, report)):
             if event_data(event) == DONE_NEEDLE:
                 out.append(b"data: " + msgspec.json.encode(_ReportChunk.of(self._head, report())) + b"\n\n")
-            elif self._strip_usage and is_usage(event):
-                continue
             out.append(event)
         return b"".join(out)
 
@@ -158,6 +191,21 @@ def is_usage(event: bytes) -> bool:
     except msgspec.MsgspecError:
         return False
     return not probe.choices and bytes(probe.usage).startswith(b"{")
+
+
+class _FingerprintProbe(msgspec.Struct, frozen=True):
+    system_fingerprint: str
+
+
+def _with_fingerprint_of(usage_event: bytes, event: bytes) -> bytes:
+    """``event`` with the fingerprint of ``usage_event``; as it is where either does not fit."""
+    try:
+        probe = msgspec.json.decode(event_data(usage_event), type=_FingerprintProbe)
+    except msgspec.MsgspecError:
+        return event
+    if FINISH_NEEDLE not in event or not event.endswith(b"}\n\n"):
+        return event
+    return event[:-3] + b',"system_fingerprint":' + msgspec.json.encode(probe.system_fingerprint) + b"}\n\n"
 
 
 def with_report_in_usage(body: bytes, report: PaceReport) -> bytes:

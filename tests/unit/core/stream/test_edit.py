@@ -24,7 +24,8 @@ from gateway.core.stream.pace import PaceReport
 DELTA = (
     b'data: {"id":"c-1","object":"o","created":5,"model":"m","choices":[{"delta":{"content":"\\"choices\\":[]"}}]}\n\n'
 )
-USAGE = b'data: {"id":"c-1","choices":[],"usage":{"completion_tokens":7}}\n\n'
+FINISH = b'data: {"id":"c-1","choices":[{"delta":{},"finish_reason":"stop"}]}\n\n'
+USAGE = b'data: {"id":"c-1","choices":[],"usage":{"completion_tokens":7},"system_fingerprint":"v-1"}\n\n'
 DONE = b"data: [DONE]\n\n"
 COMMENT = b": keep-alive\n\n"
 REPORT = PaceReport(request_id="r", decode_tps=80.0, flags=("tool_calls",))
@@ -62,6 +63,31 @@ def test_stripping_takes_out_the_usage_event_alone() -> None:
     edit = UsageStripped()
     edit.begin(DELTA)
     assert edit.apply(DELTA + USAGE + COMMENT + DONE, report) == DELTA + COMMENT + DONE
+    assert edit.held == b""
+
+
+@pytest.mark.parametrize("reads", [[FINISH + USAGE + DONE], [FINISH, USAGE, DONE], [DELTA + FINISH, USAGE + DONE]])
+def test_the_fingerprint_goes_back_to_the_event_that_would_have_had_it(reads: list[bytes]) -> None:
+    edit = UsageStripped()
+    out = b"".join(edit.apply(r, report) if edit.held or any(n in r for n in edit.needles) else r for r in reads)
+    assert out.removeprefix(DELTA) == FINISH[:-3] + b',"system_fingerprint":"v-1"}\n\n' + DONE
+    assert edit.held == b""
+
+
+def test_a_backend_that_sends_no_usage_loses_nothing_by_the_waiting() -> None:
+    edit = UsageStripped()
+    assert edit.apply(DELTA + FINISH, report) == DELTA
+    assert edit.held == FINISH
+    assert edit.apply(DONE, report) == FINISH + DONE
+    assert edit.apply(FINISH + COMMENT, report) == FINISH + COMMENT
+
+
+def test_an_event_that_the_fingerprint_does_not_fit_stays_as_it_is() -> None:
+    assert UsageStripped().apply(DELTA + USAGE, report) == DELTA
+    bare = USAGE.replace(b',"system_fingerprint":"v-1"', b"")
+    assert UsageStripped().apply(FINISH + bare, report) == FINISH
+    crlf = FINISH.replace(b"\n", b"\r\n")
+    assert UsageStripped().apply(crlf + USAGE, report) == crlf
 
 
 def test_untouched_changes_nothing() -> None:
@@ -86,7 +112,7 @@ def test_the_report_goes_into_the_usage_object() -> None:
 
 @pytest.mark.parametrize("strip", [True, False])
 def test_the_report_is_a_chunk_of_this_stream_before_the_marker(strip: bool) -> None:
-    edit = ReportAsEvent(strip_usage=strip)
+    edit = ReportAsEvent(UsageStripped() if strip else Untouched())
     edit.begin(COMMENT + b"data: nonsense\n\n" + DELTA)
     events = split_events(edit.apply(DELTA + USAGE + DONE, report))
     assert events[0] == DELTA
@@ -104,7 +130,7 @@ def test_the_report_is_a_chunk_of_this_stream_before_the_marker(strip: bool) -> 
 
 
 def test_a_report_as_event_has_a_valid_head_even_when_the_first_event_had_none() -> None:
-    edit = ReportAsEvent(strip_usage=False)
+    edit = ReportAsEvent(Untouched())
     edit.begin(COMMENT)
     assert json.loads(split_events(edit.apply(DONE, report))[0][6:])["object"] == "chat.completion.chunk"
 
