@@ -19,7 +19,7 @@ from tests.fakes.backend import cut
 from tests.fakes.engine_events import DONE, STREAM, chat, role, usage
 
 SHAPES = st.builds(RequestShape, stream=st.just(True), n=st.integers(1, 3), logprobs=st.booleans())
-BOUND = 3.4e-2  # of a gap's quantile: half a bucket, 1/32, and rounding
+BOUND = 1 / 32  # of a gap's quantile: half a bucket
 
 
 @dataclass(frozen=True)

@@ -67,9 +67,16 @@ class Timeline:
 
     def chunk(self, now: float, *, reasoning: int = 0, content: int = 0, tool: int = 0) -> None:
         """Note a token-bearing chunk of so many bytes in each channel; a gap is shared out by length."""
-        if self.first_token is None:
+        last = self.last_token
+        if last is not None:
+            gap_s = now - last
+            self.gaps.add(gap_s)
+        else:
+            gap_s = 0.0 if self.start is None else now - self.start
+            self.first_token = now
             self.first_is_reasoning = reasoning > 0
-        gap_s = self._gap(now)
+        self.last_token = now
+        self.chunks += 1
         size = reasoning + content + tool
         if content:
             share_s = gap_s if content == size else gap_s * (content / size)
@@ -81,16 +88,5 @@ class Timeline:
         if reasoning:
             self.reasoning_bytes += reasoning
             self.reasoning_s += gap_s if reasoning == size else gap_s * (reasoning / size)
-        self.tool_bytes += tool
-
-    def _gap(self, now: float) -> float:
-        """Move on to a token-bearing chunk at ``now``; return its distance to the one before, or to the start."""
-        self.chunks += 1
-        last = self.last_token
-        self.last_token = now
-        if last is not None:
-            gap_s = now - last
-            self.gaps.add(gap_s)
-            return gap_s
-        self.first_token = now
-        return 0.0 if self.start is None else now - self.start
+        if tool:
+            self.tool_bytes += tool

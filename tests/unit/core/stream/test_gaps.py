@@ -18,7 +18,7 @@ def test_no_gaps_have_no_quantile() -> None:
     assert GapHistogram().quantile(0.5) is None
 
 
-@pytest.mark.parametrize("gap_s", [1e-6, 3.3e-5, 0.0049, 0.005, 0.0125, 0.5, 1.0, 59.9, 16383.0])
+@pytest.mark.parametrize("gap_s", [1e-6, 3.3e-5, 0.0049, 0.005, 0.0125, 0.5, 1.0, 59.9, 10_000.0])
 def test_a_quantile_is_within_3_2_percent_of_a_gap(gap_s: float) -> None:
     assert histogram_of(gap_s, 1e5).quantile(0.5) == pytest.approx(gap_s, rel=1 / 32)
 
