@@ -57,14 +57,21 @@ class SqliteHistory:
             policy, self._inbox, tell=self._tell, clock=clock, now_wall=now_wall, connect_to=connect_to
         )
 
-    async def start(self) -> None:
+    async def start(self, *, timeout_s: float = 30.0) -> None:
         """Open, check and migrate the file; returns when it is ready.
 
-        A damaged file is moved aside (event `history.moved_aside`) and a new one started.  Raises StoreUnusable.
+        A damaged file is moved aside (event `history.moved_aside`) and a new one started.  Raises StoreUnusable, also
+        when the disk gives no answer within ``timeout_s``.
         """
         self._loop = asyncio.get_running_loop()
         self._writer.start()
-        await asyncio.wrap_future(self._writer.opened)
+        try:
+            async with asyncio.timeout(timeout_s):
+                await asyncio.shield(asyncio.wrap_future(self._writer.opened))
+        except TimeoutError as error:
+            raise StoreUnusable(
+                f"{self._policy.path}: the disk has not answered for {timeout_s:g} s; look at the disk"
+            ) from error
 
     async def close(self, *, timeout_s: float = 5.0) -> None:
         """Write what waits and close the file; gives up on a hung disk after ``timeout_s``."""

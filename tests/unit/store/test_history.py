@@ -76,6 +76,15 @@ async def test_a_store_that_cannot_be_opened_says_so_at_the_start(tmp_path: Path
     await history.close()
 
 
+async def test_a_disk_that_hangs_at_the_start_is_told(policy: StorePolicy, disk: Disk) -> None:
+    disk.free.clear()
+    history = SqliteHistory(policy, on_event=lambda event: None, connect_to=disk.connect)
+    with pytest.raises(StoreUnusable, match=r"h\.db: the disk has not answered for 0\.05 s"):
+        await history.start(timeout_s=0.05)
+    disk.free.set()
+    await history.close()
+
+
 async def test_a_store_that_was_never_started_can_be_closed(policy: StorePolicy) -> None:
     history = SqliteHistory(policy, on_event=lambda event: None)
     await history.close()

@@ -26,9 +26,13 @@ def test_the_block_is_kept_when_it_ends_well(connection: sqlite3.Connection) -> 
 
 
 def test_nothing_is_kept_when_it_fails(connection: sqlite3.Connection) -> None:
-    with pytest.raises(KeyError), transaction(connection):
-        connection.execute("INSERT INTO t VALUES (1)")
-        raise KeyError
+    def insert_and_fail() -> None:
+        with transaction(connection):
+            connection.execute("INSERT INTO t VALUES (1)")
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        insert_and_fail()
     assert not connection.in_transaction
     assert count(connection) == 0
 
