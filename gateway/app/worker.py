@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import socket
 import time
 from collections.abc import Callable
@@ -43,9 +44,10 @@ class WorkerShell:
         self._clock = time.monotonic
         self._started_wall = time.time()
         self._servers: dict[int, list[asyncio.Server]] = {}
-        self._has_snapshot = asyncio.Event()
+        self._may_begin = asyncio.Event()  # the first snapshot is there, or a stop
         self._stop = asyncio.Event()
-        self._deadline_s = spec.drain_s
+        self._end_by = math.inf  # of the loop's clock
+        self._patience: asyncio.Timeout | None = None
         self._nursery = Nursery(self._task_failed)
         self._link = WorkerLink(
             spec.link_path,
@@ -74,11 +76,12 @@ class WorkerShell:
         self._nursery.spawn(self._link.run(), name="link")
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(FIRST_SNAPSHOT_S):
-                await self._has_snapshot.wait()
+                await self._may_begin.wait()
         self._nursery.spawn(every(SWEEP_S, self._sweep), name="sweep")
-        await self._listen(self._slot)
-        self.ready()
-        await self._stop.wait()
+        if not self._stop.is_set():
+            await self._listen(self._slot)
+            self.ready()
+            await self._stop.wait()
         await self._wind_down()
         return 0
 
@@ -93,10 +96,13 @@ class WorkerShell:
             self._stop_accepting(slot)
 
     def stop(self, deadline_s: float) -> None:
-        """Take nothing new; ends by itself, at the latest after ``deadline_s``."""
-        self._deadline_s = deadline_s
+        """Take nothing new; ends by itself, at the latest after ``deadline_s``, which a second call can shorten."""
+        self._end_by = min(self._end_by, asyncio.get_running_loop().time() + deadline_s)
+        if self._patience is not None and not self._patience.expired():
+            self._patience.reschedule(self._end_by)
         self._desk.stopping = True
         self._stop.set()
+        self._may_begin.set()
 
     async def _listen(self, slot: int) -> None:
         if self._server is None:
@@ -117,14 +123,14 @@ class WorkerShell:
             server.close()
 
     async def _wind_down(self) -> None:
-        deadline = self._clock() + self._deadline_s
         for slot in list(self._servers):
             self._stop_accepting(slot)
         if self._server is not None:
             self._server.hang_up_idle()
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(max(0.0, deadline - self._clock())):
+            async with asyncio.timeout_at(self._end_by) as self._patience:
                 await self._desk.quiet.wait()
+        self._patience = None
         self._pipeline.end_all()
         if self._server is not None:
             await self._server.shutdown(LAST_RECORDS_S)
@@ -138,7 +144,7 @@ class WorkerShell:
     def _from_control(self, message: ControlMessage) -> None:
         self._desk.apply(message)
         if isinstance(message, NewSnapshot):
-            self._has_snapshot.set()
+            self._may_begin.set()
 
     def _acknowledge(self, acknowledgement: DrainAck) -> None:
         self._link.send(acknowledgement)

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from gateway.core.supervision.state import SupervisionPolicy
-from tests.fakes.supervised import Supervised, await_that, lives, supervised
+from tests.fakes.logged_process import await_that, lives
+from tests.fakes.supervised import Supervised, supervised
 
 
 def test_a_killed_worker_is_replaced_and_no_connection_is_refused_meanwhile(tmp_path: Path) -> None:

@@ -1,0 +1,71 @@
+"""A process run by the real ``gateway.app.child`` around a shell that does as its first argument says.
+
+For what only a real process shows: signals, exit codes, and the end of the tether.  Tells on standard output what
+happens to it, a line each.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+from gateway.app.child import Given, given, live
+from gateway.core.tether import Order, Stop
+from gateway.errors import StoreUnusable
+
+
+def tell(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+class LivingShell:
+    def __init__(self, behaviour: str) -> None:
+        self.ready: Callable[[], None] = lambda: None
+        self.behaviour = behaviour
+        self.stopped = asyncio.Event()
+
+    async def run(self) -> int:
+        match self.behaviour:
+            case "operator":
+                raise StoreUnusable("/var/lib/x.db: cannot be written")
+            case "defect":
+                raise RuntimeError("text of a prompt")
+            case "disobedient":
+                self.ready()
+                await asyncio.Event().wait()
+            case "stuck":
+                self.ready()
+                time.sleep(60.0)  # noqa: ASYNC251 - the fault itself
+            case "parent":
+                child = [sys.executable, "-c", "print(open('/proc/self/status').read())"]
+                told = subprocess.run(child, check=True, capture_output=True, text=True).stdout  # noqa: ASYNC221
+                tell(next(line for line in told.splitlines() if line.startswith("SigIgn")))
+            case _:
+                pass
+        self.ready()
+        await self.stopped.wait()
+        return 7
+
+    def stop(self, deadline_s: float) -> None:
+        tell(f"stop {deadline_s:g}")
+        self.stopped.set()
+
+
+def obey(shell: LivingShell, order: Order) -> None:
+    if isinstance(order, Stop):
+        shell.stop(order.deadline_s)
+    else:
+        raise RuntimeError("no such order in this test")
+
+
+if __name__ == "__main__":
+    BEHAVIOUR = sys.argv[1]
+
+    def build(_: Given) -> LivingShell:
+        return LivingShell(BEHAVIOUR)
+
+    sys.exit(live(given(sys.argv[2:]), build, obey=obey))
