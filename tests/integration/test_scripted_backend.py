@@ -27,18 +27,33 @@ async def close(writer: asyncio.StreamWriter) -> None:
     await writer.wait_closed()
 
 
+class Reads(asyncio.Protocol):
+    """A client that keeps its reads apart, as a stream reader does not."""
+
+    def __init__(self) -> None:
+        self.reads: list[bytes] = []
+        self.ended = asyncio.Event()
+
+    def data_received(self, data: bytes) -> None:
+        self.reads.append(data)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.ended.set()
+
+
 async def test_pieces_come_apart_and_the_request_is_kept() -> None:
     async with ScriptedBackend() as backend:
-        backend.add(Script(pieces=(b"one", b"two")))
-        reader, writer = await connect(backend)
-        writer.write(POST)
-        assert [await reader.read(100), await reader.read(100)] == [b"one", b"two"]
+        backend.add(Script(pieces=(b"one", b"two", b"three"), end=End.CLOSE))
+        loop = asyncio.get_running_loop()
+        transport, client = await loop.create_connection(Reads, "127.0.0.1", backend.port)
+        transport.write(POST)
+        await client.ended.wait()
+        assert client.reads == [b"one", b"two", b"three"]
         exchange = await backend.exchange(0)
         assert (exchange.request.target, exchange.request.body) == ("/v1/chat/completions", b"body")
         assert exchange.request.headers["content-length"] == "4"
         assert exchange.played.is_set()
-        assert exchange.sent_bytes == 6
-        await close(writer)
+        assert exchange.sent_bytes == 11
 
 
 async def test_an_event_holds_the_rest_back() -> None:
@@ -73,7 +88,8 @@ async def test_a_reset_is_a_reset() -> None:
         assert await reader.read(100) == b"one"
         with pytest.raises(ConnectionResetError):
             await reader.read()
-        writer.close()
+        with pytest.raises(ConnectionResetError):
+            await close(writer)
 
 
 async def test_a_hang_lasts_until_the_client_closes_and_says_when() -> None:
