@@ -105,7 +105,7 @@ class LinkServer:
             return
         unsent_bytes = writer.transport.get_write_buffer_size()
         if unsent_bytes > MAX_UNSENT_BYTES:
-            log.warning("link.worker_slow", extra={"slot": worker.slot, "pid": worker.pid, "bytes": unsent_bytes})
+            log.warning("worker %d does not read, %d bytes wait for it: cut off", worker.slot, unsent_bytes)
             writer.transport.abort()
             return
         writer.write(framed)
@@ -130,10 +130,10 @@ class LinkServer:
                 del self._sessions[worker]
                 self._on_gone(worker)
         except LinkGarbled as error:
-            log.warning("link.refused", extra={"reason": error.message})
+            log.warning("a connection to the link was refused: %s", error.message)
             writer.write(frame(Refused(reason=error.message)))
         except OSError as error:
-            log.debug("link.session_reset", extra={"reason": str(error)})
+            log.debug("a session of the link was reset: %s", error)
         finally:
             await messages.aclose()
             writer.close()
@@ -164,4 +164,4 @@ async def _messages(reader: asyncio.StreamReader) -> AsyncGenerator[WorkerMessag
 
 
 def _report_failure(task: str, error: BaseException) -> None:
-    log.error("link.session_failed", extra={"task": task}, exc_info=error)
+    log.error("a %s failed", task, exc_info=error)

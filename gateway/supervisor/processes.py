@@ -107,6 +107,7 @@ def spawn(
                 stdin=subprocess.DEVNULL,
                 process_group=0,
             )
+        ours.settimeout(0)
+        process = Process(name, child, ours)
         undo.pop_all()
-    ours.settimeout(0)
-    return Process(name, child, ours)
+    return process

@@ -79,6 +79,7 @@ def supervised(
     wishes: dict[str, dict[str, Any]] | None = None,
     environ: dict[str, str] | None = None,
     inherited: socket.socket | None = None,
+    worker: tuple[str, ...] | None = None,
     policy: SupervisionPolicy | None = None,
 ) -> Iterator[Supervised]:
     """Start one; at the end of the block nothing of it is left."""
@@ -89,7 +90,7 @@ def supervised(
         workers=workers,
         clients=clients,
         operators=("127.0.0.1:0",),
-        worker=child,
+        worker=worker or child,
         control=child,
         policy=policy or SupervisionPolicy(),
     )

@@ -66,6 +66,13 @@ def test_a_crash_loop_ends_with_status_1_and_a_clear_line(tmp_path: Path) -> Non
         assert "worker 0 ended 5 times in a row, the last with status 3: giving up" in reasons
 
 
+def test_a_worker_that_cannot_be_started_at_all_is_a_crash_loop(tmp_path: Path) -> None:
+    policy = SupervisionPolicy(pause_first_s=0.01)
+    with supervised(tmp_path, worker=("/nowhere/python",), policy=policy) as gateway:
+        gateway.await_event("supervisor.spawn_failed", child="worker 0", reason="No such file or directory")
+        assert gateway.await_exit() == 1
+
+
 def test_a_crash_loop_of_one_worker_lets_the_other_finish_its_stream(tmp_path: Path) -> None:
     policy = SupervisionPolicy(pause_first_s=0.01, drain_s=0.1)
     with supervised(tmp_path, workers=2, policy=policy, wishes={"worker 0": {"late_s": 60}}) as gateway:

@@ -73,6 +73,7 @@ def is_fresh(state: Supervision, *, policy: SupervisionPolicy, now: float) -> bo
 def next_at(state: Supervision, *, policy: SupervisionPolicy) -> float:
     """When the next Tick can matter, if nothing else happens before."""
     instants = [state.ticked_at + policy.stall_s / 2]
+    adopting = state.mode is Mode.RUNNING
     for child in state.children:
         if child.phase is Phase.WAITING:
             instants.append(child.due)
@@ -80,7 +81,7 @@ def next_at(state: Supervision, *, policy: SupervisionPolicy) -> float:
             instants.append(child.heard_at + _patience_s(child, policy))
             if child.kill_at is not None:
                 instants.append(child.kill_at)
-        if child.down_since is not None and child.keeper is None and _sibling(state, child) is not None:
+        if adopting and child.down_since is not None and child.keeper is None and _sibling(state, child) is not None:
             instants.append(child.down_since + policy.adopt_after_s)
     return min(instants)
 

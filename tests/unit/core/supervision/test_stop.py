@@ -168,3 +168,13 @@ def test_giving_up_lets_the_other_workers_finish() -> None:
 def test_closed_listeners_mean_nothing_later() -> None:
     story = draining()
     assert story.happens(ListenersClosed()) == ()
+
+
+def test_a_slot_that_was_down_makes_nothing_due_while_the_others_drain() -> None:
+    story = Story(workers=2)
+    story.all_ready()
+    story.ends(worker(0))
+    story.happens(StopAsked())
+    story.happens(ListenersClosed())
+    story.tick(2.1)
+    assert story.due_in() > 1.0
