@@ -24,7 +24,6 @@ from gateway.proxy.visit import Visit
 from gateway.proxy.wire import ClientWire
 
 _UNTOUCHED: Final = Untouched()
-_IN_USAGE: Final = ReportInUsage()
 
 SUCCESS: Final = range(200, 300)
 
@@ -108,7 +107,7 @@ class RelayChooser:
     def _edit(self) -> Edit:
         match self._visit.metrics:
             case "usage":
-                return _IN_USAGE
+                return ReportInUsage()
             case "event":
                 return ReportAsEvent(UsageStripped() if self._visit.injected else _UNTOUCHED)
             case _:

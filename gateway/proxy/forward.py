@@ -122,7 +122,7 @@ class Exchange:
             self.finish(relay)
             return
         self.relay = relay
-        self._connection.on_data = relay.feed
+        self._connection.hand_to(relay.feed)
         if offset < len(data) or relay.persistent:
             relay.feed(data[offset:])
 

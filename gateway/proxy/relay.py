@@ -13,7 +13,16 @@ from typing import Final, Protocol
 
 from gateway.core.stream.edit import Edit, whole_events
 from gateway.core.stream.envelope import error_event
-from gateway.core.stream.http1 import TERMINATOR, BadFraming, Body, OpenBody, chunk, ends_event
+from gateway.core.stream.http1 import (
+    SHORT_SIZES,
+    TERMINATOR,
+    BadFraming,
+    Body,
+    ChunkedBody,
+    OpenBody,
+    chunk,
+    ends_event,
+)
 from gateway.core.stream.pace import PaceReport
 from gateway.core.stream.summary import Dialect, Ending, Flag, StreamSummary
 from gateway.core.stream.tap import Tap
@@ -21,7 +30,6 @@ from gateway.errors import GatewayError
 from gateway.proxy.wire import ClientWire
 
 TAP_BATCH: Final = 32
-TAP_BATCH_BYTES: Final = 64 * 1024
 
 
 class Ends(Protocol):
@@ -46,14 +54,13 @@ class StreamRelay:
         "_hold_bytes",
         "_hold_since",
         "_last",
+        "_may_be_plain",
         "_needles",
         "_pending",
-        "_pending_bytes",
         "_plain",
         "_report",
         "_rest",
         "_send",
-        "_single",
         "_summary",
         "_tap",
         "hold_max_s",
@@ -90,11 +97,10 @@ class StreamRelay:
         self._rest = b""
         self._last = b""
         self._needles = edit.needles
-        self._send = wire.send
-        self._single = body.single
+        self._send = wire.writer()
+        self._may_be_plain = client_chunked and isinstance(body, ChunkedBody)
         self._plain = False
-        self._pending: list[tuple[bytes, int, int, float]] = []
-        self._pending_bytes = 0
+        self._pending: list[tuple[bytes, float]] = []
         self._hold_since = 0.0
         self.hold_max_s = 0.0
         self.last_byte_at: float | None = None
@@ -112,25 +118,27 @@ class StreamRelay:
         return self._body.ended and not self._body.excess
 
     def feed(self, data: bytes) -> None:
-        """Bytes off the upstream's wire, without its head; here the usual case, one event in one chunk."""
+        """Bytes off the upstream's wire, without its head.
+
+        Written out for the usual read, one event in one short chunk: this runs once a token.
+        """
         self.last_byte_at = now = self._clock()
-        start = self._single(data)
-        if not start or not self._plain or not data.endswith(b"\n\n\r\n"):
-            self._take(data, now)
-            return
-        for needle in self._needles:
-            if needle in data:
-                self._take(data, now)
-                return
-        size = len(data)
-        self.response_bytes += size
-        self._send(data)
-        self._last = data
-        pending = self._pending
-        pending.append((data, start, size - 2, now))
-        self._pending_bytes += size
-        if len(pending) >= TAP_BATCH or self._pending_bytes >= TAP_BATCH_BYTES:
-            self._run_tap()
+        if self._plain and data.endswith(b"\n\n\r\n"):
+            eol = data.find(b"\r\n", 0, 8)
+            if SHORT_SIZES.get(data[:eol]) == len(data) - eol - 4:
+                for needle in self._needles:
+                    if needle in data:
+                        break
+                else:
+                    self._send(data)
+                    self._last = data
+                    self.response_bytes += len(data)
+                    pending = self._pending
+                    pending.append((data, now))
+                    if len(pending) == TAP_BATCH:
+                        self._run_tap()
+                    return
+        self._take(data, now)
 
     def _take(self, data: bytes, now: float) -> None:
         """Any other read."""
@@ -141,27 +149,37 @@ class StreamRelay:
             self._exchange.finish(Ending.BAD_FRAMING)
             return
         if payloads:
-            self._pending.extend([(payload, 0, len(payload), now) for payload in payloads])
-            self._pending_bytes += len(data)
-            raw = body.raw
-            if raw is not None and self._forwardable(raw, payloads):
-                self._last = payloads[-1]
-                self._write(raw)
-            else:
-                self._reframe(payloads, now)
-            if len(self._pending) >= TAP_BATCH or self._pending_bytes >= TAP_BATCH_BYTES:
-                self._run_tap()
-        self._plain = self._client_chunked and not (self._head or self._rest or self._edit.held)
+            self._pass_on(payloads, body.raw, now)
+        self._plain = self._may_be_plain and not (self._head or self._rest or self._edit.held or body.held_bytes)
         if body.ended:
             self._exchange.finish(Ending.COMPLETE)
         elif body.held_bytes + len(self._rest) > self._hold_bytes:
             self._exchange.finish(Ending.OVERSIZE)
 
+    def _pass_on(self, payloads: list[bytes], raw: bytes | None, now: float) -> None:
+        """Write what may go; the tap sees it after the write, or before it where an edit needs its numbers."""
+        self._run_tap()
+        untapped = payloads
+        if raw is not None and self._forwardable(raw, payloads):
+            self._last = payloads[-1]
+            self._write(raw)
+        else:
+            if self._edit.needles:
+                untapped = self._tap_all(payloads, now)
+            self._reframe(payloads, now)
+        self._tap_all(untapped, now)
+
+    def _tap_all(self, payloads: list[bytes], now: float) -> list[bytes]:
+        """Feed the tap; returns what is left to be fed: nothing."""
+        for payload in payloads:
+            self._tap.feed(payload, now)
+        return []
+
     def _forwardable(self, raw: bytes, payloads: list[bytes]) -> bool:
         """Whether ``raw`` may go as it is: whole events chunk by chunk, nothing held, nothing to edit, same framing."""
-        if not self._plain or not all(map(ends_event, payloads)):
+        if not self._may_be_plain or self._head or self._rest or self._edit.held:
             return False
-        return all(needle not in raw for needle in self._needles)
+        return all(map(ends_event, payloads)) and all(needle not in raw for needle in self._needles)
 
     def _reframe(self, payloads: list[bytes], now: float) -> None:
         """The slow way: join, cut after the last whole event, edit where it concerns, frame anew."""
@@ -176,8 +194,8 @@ class StreamRelay:
         self._last = events[-_MARKER_TAIL:]
         if self._head:
             self._edit.begin(events)
+            self._needles = self._edit.needles
         if self._edit.held or any(needle in events for needle in self._needles):
-            self._run_tap()
             events = self._edit.apply(events, self._current_report)
         if events:
             self._write(self._framed(events))
@@ -196,10 +214,10 @@ class StreamRelay:
         return self._report(self._tap.close(self._clock()))
 
     def _run_tap(self) -> None:
-        pending, self._pending, self._pending_bytes = self._pending, [], 0
+        pending, self._pending = self._pending, []
         feed = self._tap.feed  # never raises: a failure inside switches the tap off and is flagged
-        for data, start, stop, at in pending:
-            feed(data[start:stop] if start else data, at)
+        for data, at in pending:
+            feed(data[data.find(b"\r\n") + 2 : -2], at)
 
     def lost(self, error: Exception | None) -> None:
         """The upstream connection ended."""

@@ -66,13 +66,10 @@ class Receiver(Protocol):
 class Connection(asyncio.Protocol):
     """One connection to a backend.  Owner: :class:`Upstreams` while idle, one exchange while busy."""
 
-    __slots__ = ("_receiver", "_transport", "idle_since", "on_data", "reused", "target")
-
     def __init__(self, target: Target) -> None:
         self.target = target
         self.idle_since = 0.0
         self.reused = False
-        self.on_data: Callable[[bytes], None] | None = None
         self._receiver: Receiver | None = None
         self._transport: asyncio.Transport | None = None
 
@@ -82,9 +79,8 @@ class Connection(asyncio.Protocol):
         return self._transport is not None and not self._transport.is_closing()
 
     def begin(self, receiver: Receiver) -> None:
-        """Hand everything that comes to ``receiver``; ``on_data`` may be pointed elsewhere later."""
+        """Hand everything that comes to ``receiver``."""
         self._receiver = receiver
-        self.on_data = receiver.received
 
     def write(self, data: bytes) -> bool:
         """Write a request; True when the socket took all of it (else ``flushed`` is called when it has)."""
@@ -103,10 +99,20 @@ class Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.resume_reading()
 
+    def hand_to(self, feed: Callable[[bytes], None]) -> None:
+        """Give what comes straight to ``feed`` until :meth:`end`, without a frame of ours per read.
+
+        uvloop's transports look ``data_received`` up once, when they are told their protocol; asyncio's each time.
+        """
+        self.data_received = feed  # type: ignore[method-assign,assignment]  # on this instance
+        if self._transport is not None:
+            self._transport.set_protocol(self)
+
     def end(self) -> None:
         """Nobody listens any more; the connection itself stays."""
         self._receiver = None
-        self.on_data = None
+        if self.__dict__.pop("data_received", None) is not None and self._transport is not None:
+            self._transport.set_protocol(self)
 
     def abort(self) -> None:
         """Close at once, without waiting for anything to be written."""
@@ -121,8 +127,8 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Bytes off the wire; on an idle connection they are nobody's and end it."""
-        if self.on_data is not None:
-            self.on_data(data)
+        if self._receiver is not None:
+            self._receiver.received(data)
         else:
             self.abort()
 
@@ -134,7 +140,6 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection ended."""
         receiver, self._receiver, self._transport = self._receiver, None, None
-        self.on_data = None
         if receiver is not None:
             receiver.lost(exc)
 

@@ -87,6 +87,10 @@ class ClientWire(RequestHandler):
         if self.transport is not None:
             self.transport.write(data)
 
+    def writer(self) -> Callable[[bytes], None]:
+        """The transport's own ``write``, for one exchange that ends when the client leaves: no frame in between."""
+        return self.send if self.transport is None else self.transport.write
+
     def cut(self) -> None:
         """Drop the connection at once: the only honest end of a body that cannot be completed."""
         if self.transport is not None:

@@ -16,7 +16,7 @@ from gateway.core.stream.http1 import last_event_end
 from gateway.core.stream.pace import PaceReport
 
 USAGE_NEEDLES: Final = (b'"choices":[]', b'"choices": []')
-FINISH_NEEDLE: Final = b'"finish_reason":"'
+FINISH_NEEDLES: Final = (b'"finish_reason":"', b'"finish_reason": "')
 DONE_NEEDLE: Final = b"[DONE]"
 
 
@@ -26,7 +26,10 @@ class Edit(Protocol):
     While something is ``held``, every read concerns the edit.
     """
 
-    needles: tuple[bytes, ...]
+    @property
+    def needles(self) -> tuple[bytes, ...]:
+        """Byte strings of which at least one is in whatever concerns this edit; may get fewer by :meth:`begin`."""
+        ...
 
     @property
     def held(self) -> bytes:
@@ -63,13 +66,13 @@ class UsageStripped:
     reason, so it waits for the usage event and gets the fingerprint back: the client sees what it would have seen.
     """
 
-    needles: tuple[bytes, ...] = (*USAGE_NEEDLES, FINISH_NEEDLE)
-
     def __init__(self) -> None:
         self.held = b""
+        self.needles: tuple[bytes, ...] = (*USAGE_NEEDLES, *FINISH_NEEDLES)
 
     def begin(self, first: bytes) -> None:
-        """Nothing to remember."""
+        """See how this backend spaces its JSON: half the needles are then enough."""
+        self.needles = _spaced(self.needles, first)
 
     def apply(self, events: bytes, report: Callable[[], PaceReport]) -> bytes:  # noqa: ARG002  (protocol)
         """Everything but the usage event; a last event with a finish reason waits for what comes next."""
@@ -83,7 +86,7 @@ class UsageStripped:
                     out[-1] = _with_fingerprint_of(event, out[-1])
             else:
                 out.append(event)
-        if out and not usage and FINISH_NEEDLE in out[-1]:
+        if out and not usage and _has_finish(out[-1]):
             self.held = out.pop()
         return b"".join(out)
 
@@ -91,11 +94,14 @@ class UsageStripped:
 class ReportInUsage:
     """Puts the numbers into the usage object of the usage event."""
 
-    needles: tuple[bytes, ...] = USAGE_NEEDLES
     held = b""
 
+    def __init__(self) -> None:
+        self.needles: tuple[bytes, ...] = USAGE_NEEDLES
+
     def begin(self, first: bytes) -> None:
-        """Nothing to remember."""
+        """See how this backend spaces its JSON: half the needles are then enough."""
+        self.needles = _spaced(self.needles, first)
 
     def apply(self, events: bytes, report: Callable[[], PaceReport]) -> bytes:
         """The usage event with ``usage.pacekeeper``, all else as it came."""
@@ -105,11 +111,14 @@ class ReportInUsage:
 class ReportAsEvent:
     """Adds one last event with the numbers before the end marker; ``first`` may take out the usage event."""
 
-    needles: tuple[bytes, ...] = (*UsageStripped.needles, DONE_NEEDLE)
-
     def __init__(self, first: UsageStripped | Untouched) -> None:
         self._first = first
         self._head = _ChunkHead()
+
+    @property
+    def needles(self) -> tuple[bytes, ...]:
+        """The first edit's, and the end marker."""
+        return (*self._first.needles, DONE_NEEDLE)
 
     @property
     def held(self) -> bytes:
@@ -118,6 +127,7 @@ class ReportAsEvent:
 
     def begin(self, first: bytes) -> None:
         """Remember id, model and the like, so that the added event is a valid chunk of this stream."""
+        self._first.begin(first)
         for event in split_events(first):
             try:
                 self._head = msgspec.json.decode(event_data(event), type=_ChunkHead)
@@ -193,6 +203,16 @@ def is_usage(event: bytes) -> bool:
     return not probe.choices and bytes(probe.usage).startswith(b"{")
 
 
+def _spaced(needles: tuple[bytes, ...], first: bytes) -> tuple[bytes, ...]:
+    """Of ``needles`` those that are spaced as the first events are; all of them while that cannot be told."""
+    spaced, compact = b'"choices": ' in first, b'"choices":[' in first
+    return needles if spaced is compact else tuple(n for n in needles if (b": " in n) is spaced)
+
+
+def _has_finish(event: bytes) -> bool:
+    return any(needle in event for needle in FINISH_NEEDLES)
+
+
 class _FingerprintProbe(msgspec.Struct, frozen=True):
     system_fingerprint: str
 
@@ -203,7 +223,7 @@ def _with_fingerprint_of(usage_event: bytes, event: bytes) -> bytes:
         probe = msgspec.json.decode(event_data(usage_event), type=_FingerprintProbe)
     except msgspec.MsgspecError:
         return event
-    if FINISH_NEEDLE not in event or not event.endswith(b"}\n\n"):
+    if not _has_finish(event) or not event.endswith(b"}\n\n"):
         return event
     return event[:-3] + b',"system_fingerprint":' + msgspec.json.encode(probe.system_fingerprint) + b"}\n\n"
 

@@ -18,12 +18,14 @@ MAX_HEAD_BYTES: Final = 64 * 1024
 MAX_SIZE_LINE_BYTES: Final = 256
 TERMINATOR: Final = b"0\r\n\r\n"
 
-SINGLE_MAX_BYTES: Final = 2048
-"""Chunks up to here are recognised by a table of size lines; an event of one token has 200 to 300 bytes."""
+SHORT_MAX_BYTES: Final = 2048
 
-_SIZES: Final[Mapping[bytes, int]] = MappingProxyType(
-    {form % size: size for size in range(1, SINGLE_MAX_BYTES) for form in (b"%x", b"%X")}
+SHORT_SIZES: Final[Mapping[bytes, int]] = MappingProxyType(
+    {form % size: size for size in range(1, SHORT_MAX_BYTES) for form in (b"%x", b"%X")}
 )
+"""Size line -> size of the chunks that nearly all events of one token come in (200 to 300 bytes): a look-up is quicker
+than parsing, and as strict."""
+
 _HEX: Final = frozenset(b"0123456789abcdefABCDEF")
 _TOKEN: Final = frozenset(b"!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 
@@ -156,15 +158,6 @@ class ChunkedBody:
         """Bytes kept because their chunk is not whole."""
         return len(self._held)
 
-    def single(self, data: bytes) -> int:
-        """Where the payload begins when ``data`` is just one short plain chunk and nothing is held, else 0.
-
-        The usual read of a token stream; such a read need not be fed.
-        """
-        eol = data.find(b"\r\n", 0, 8)
-        size = _SIZES.get(data[:eol])
-        return 0 if size is None or eol + size + 4 != len(data) or self._held or data[-2:] != b"\r\n" else eol + 2
-
     def feed(self, data: bytes) -> list[bytes]:
         """Take bytes off the wire; see the class.  Raises BadFraming; :attr:`ended` is set by the last chunk."""
         self.raw = None
@@ -244,10 +237,6 @@ class SizedBody:
         self.excess = False
         self.raw: bytes | None = None
 
-    def single(self, data: bytes) -> int:  # noqa: ARG002  (the bodies' common shape)
-        """Not chunked: always 0."""
-        return 0
-
     def feed(self, data: bytes) -> list[bytes]:
         """Take bytes off the wire; returns the part that belongs to the body."""
         if len(data) > self._left:
@@ -269,10 +258,6 @@ class OpenBody:
         self.ended = False
         self.excess = False
         self.raw: bytes | None = None
-
-    def single(self, data: bytes) -> int:  # noqa: ARG002  (the bodies' common shape)
-        """Not chunked: always 0."""
-        return 0
 
     def feed(self, data: bytes) -> list[bytes]:
         """Take bytes off the wire; all of them belong to the body."""
