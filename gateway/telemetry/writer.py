@@ -7,10 +7,12 @@ broken loses its lines, counted, and nothing else happens.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import queue
 import select
 import threading
+import time
 from collections.abc import Callable
 from typing import Final
 
@@ -30,6 +32,7 @@ class LogWriter:
         self._counting = threading.Lock()
         self._dropped = 0
         self._untold = 0
+        self._given_up = False
         self._thread = threading.Thread(target=self._work, name="log-writer", daemon=True)
         self._thread.start()
 
@@ -46,12 +49,12 @@ class LogWriter:
             self._lost(1)
 
     def close(self, *, timeout_s: float = 1.0) -> None:
-        """Write what waits, at most ``timeout_s``; a descriptor that stays blocked keeps the rest."""
-        try:
+        """Write what waits, at most ``timeout_s``; what is left then is lost, and the descriptor no longer used."""
+        deadline = time.monotonic() + timeout_s
+        with contextlib.suppress(queue.Full):
             self._lines.put(None, timeout=timeout_s)
-        except queue.Full:
-            return
-        self._thread.join(timeout=timeout_s)
+        self._thread.join(timeout=max(0.0, deadline - time.monotonic()))
+        self._given_up = True
 
     def _lost(self, count: int) -> None:
         with self._counting:
@@ -67,7 +70,7 @@ class LogWriter:
                 batch.append(self._told_drops(lost))
             if batch:
                 self._put(b"\n".join(batch) + b"\n", lines=len(batch))
-            if last:
+            if last or self._given_up:
                 return
 
     def _next_batch(self) -> tuple[list[bytes], bool]:
@@ -86,7 +89,7 @@ class LogWriter:
 
     def _put(self, data: bytes, *, lines: int) -> None:
         view = memoryview(data)
-        while view:
+        while view and not self._given_up:
             try:
                 view = view[os.write(self._fd, view) :]
             except BlockingIOError:  # somebody who shares our stderr made it non-blocking
