@@ -92,11 +92,21 @@ class Fleet:
                     member.cards = before.cards  # most likely the same model at another place; the first probe tells
                 self._members[config.name] = member
         names = [pool.name for pool in runtime.pools]
+        for name in names:
+            self._inherit_models(name, old.values())
         self._down_since = {name: since for name, since in self._down_since.items() if name in names}
         self._runtime = runtime
         self._health_policy = health_policy(runtime)
         self._changed = True
         return Notice(pools=tuple(change for name in names for change in self._pool_changes(name, now)))
+
+    def _inherit_models(self, pool: str, old: Iterable[_Member]) -> None:
+        """Expect a pool whose backends were all replaced to serve what it did, so that no request waits for a probe."""
+        members = [member for member in self._members.values() if member.pool == pool]
+        known = next((member.cards for member in old if member.pool == pool and member.cards), ())
+        if not any(member.cards for member in members):
+            for member in members:
+                member.cards = known
 
     def notice(self, name: str, event: HealthEvent, *, now: float) -> Notice:
         """Step the health of backend ``name``; nothing happens for one that is not in the fleet."""

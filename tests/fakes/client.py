@@ -102,9 +102,9 @@ class RawClient:
         return answer
 
     async def until(self, needle: bytes, *, timeout_s: float = 20.0) -> Answer:
-        """Read until the body so far holds ``needle``; returns the answer so far."""
+        """Read until the body so far holds ``needle`` or is whole; returns the answer so far."""
         async with asyncio.timeout(timeout_s):
-            while needle not in self._answer.body:
+            while needle not in self._answer.body and not self._answer.whole:
                 data = await self.reader.read(READ_BYTES)
                 if not data:
                     break

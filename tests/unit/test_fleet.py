@@ -227,6 +227,21 @@ def test_a_backend_that_moves_to_another_pool_begins_anew() -> None:
     assert owner.snapshot().backends[1].models == ()
 
 
+def test_a_pool_whose_backends_are_all_replaced_is_expected_to_serve_the_same_models_until_a_probe_tells() -> None:
+    owner = serving_fleet()
+    owner.configure(runtime(pool("p", "c", "d"), pool("q", "e")), now=2.0)
+    models = {view.name: view.models for view in owner.snapshot().backends}
+    assert models == {"c": ("m",), "d": ("m",), "e": ()}
+    owner.discovered("c", cards("n"), version="1")
+    assert {view.name: view.models for view in owner.snapshot().backends}["c"] == ("n",)
+
+
+def test_a_backend_beside_one_whose_models_are_known_inherits_nothing() -> None:
+    owner = serving_fleet()
+    owner.configure(runtime(pool("p", "a", "c")), now=2.0)
+    assert {view.name: view.models for view in owner.snapshot().backends} == {"a": ("m",), "c": ()}
+
+
 def test_removing_the_last_serving_backend_says_that_the_pool_is_down() -> None:
     owner = serving_fleet()
     for now in (2.0, 2.5, 3.0):

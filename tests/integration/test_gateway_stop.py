@@ -1,0 +1,177 @@
+"""The whole gateway under load while it is asked to stop, politely or not, and when its supervisor is killed."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.client import RawClient
+from tests.fakes.gateway_load import Asked, Load, ask
+from tests.fakes.gateway_process import GatewayProcess, connected, gateway, get
+from tests.fakes.paced_engine import DONE, answered_once, engines, events
+
+pytestmark = pytest.mark.asyncio
+
+LONG = 400  # tokens; at the engine's pace no test waits for the end of such a stream
+AT_ONCE_S = 5.0
+
+
+def asked_now(request_id: str, *, stream: bool, tokens: int) -> Asked:
+    return Asked(request_id, stream=stream, tokens=tokens, began=asyncio.get_running_loop().time())
+
+
+def ended_readably(asked: Asked) -> bool:
+    """Whether the answer is a beginning of the right one, then one error event, then the end marker."""
+    body = asked.answer.body
+    *begin, _error, _done = asked.answer.events
+    expected = b"".join(events(asked.request_id, asked.tokens))
+    whole = asked.answer.whole and body.endswith(DONE) and body.count(DONE) == 1
+    return whole and asked.code == "shutting_down" and expected.startswith(b"".join(begin))
+
+
+def settled(running: GatewayProcess) -> dict[str, str]:
+    """Outcome of each request in the log; each has one line."""
+    lines = [(event["request_id"], event["outcome"]) for event in running.events("request.settled")]
+    assert len(lines) == len(dict(lines))
+    return dict(lines)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
+async def test_a_stop_under_load_finishes_what_is_open_and_refuses_the_rest(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    async with engines(1) as (a,), gateway(tmp_path, {"a": a.backend.url}, workers=2) as running:
+        assert (await get(running.clients, "/ready")).status == 200
+        kept = RawClient(*await connected(running.clients))
+        await kept.send(b"GET /ready HTTP/1.1\r\nHost: g\r\n\r\n")
+        assert (await kept.answer()).status == 200
+        async with Load(running.clients, streams=8, shorts=3) as load:
+            await load.streaming(8)
+            on_the_way = list(load.open_streams)
+            running.signal(number)
+            await load.until(lambda: any(asked.failure == "refused" for asked in load.asked))
+            assert await kept.at_end()
+            kept.close()
+            await load.finish()
+        with pytest.raises(ConnectionRefusedError):
+            await get(running.clients, "/ready")
+        assert await running.exit() == 0
+        assert running.left() == []
+        assert all(asked.served for asked in on_the_way)
+        assert {asked.failure or asked.code for asked in load.unserved} <= {"refused", "shutting_down"}, load.unserved
+        served = {asked.request_id for asked in load.asked if asked.served}
+        assert {request_id for request_id, outcome in settled(running).items() if outcome == "ok"} == served
+        assert answered_once(a)
+
+
+async def test_a_connection_that_a_stop_leaves_open_ends_with_its_stream(tmp_path: Path) -> None:
+    async with engines(1) as (a,), gateway(tmp_path, {"a": a.backend.url}) as running:
+        pipelined = RawClient(*await connected(running.clients))
+        await pipelined.post({"model": "tiny", "user": "p", "max_tokens": 20, "stream": True, "messages": []})
+        await pipelined.until(b"data:")
+        after = running.now
+        running.signal(signal.SIGTERM)
+        await running.event("supervisor.announced", after=after, notice="stopping")
+        await running.until(lambda: refused(running), "connections are refused")
+        await pipelined.send(b"GET /ready HTTP/1.1\r\nHost: g\r\n\r\n")
+        stream = await pipelined.answer()
+        assert stream.body.endswith(DONE)
+        assert stream.headers["connection"] == "close" or await pipelined.at_end()
+        pipelined.close()
+        assert await running.exit() == 0
+
+
+async def refused(running: GatewayProcess) -> bool:
+    try:
+        await get(running.clients, "/ready")
+    except ConnectionRefusedError:
+        return True
+    return False
+
+
+async def test_at_the_deadline_what_is_left_ends_readably_and_is_recorded(tmp_path: Path) -> None:
+    clients = {"drain_s": 0.5}
+    async with engines(1) as (a,), gateway(tmp_path, {"a": a.backend.url}, clients=clients, workers=2) as running:
+        streams = [asked_now(f"long-{at}", stream=True, tokens=LONG) for at in range(6)]
+        async with asyncio.TaskGroup() as asking:
+            for asked in streams:
+                asking.create_task(ask(running.clients, asked))
+            slow = asking.create_task(uploading(running))
+            await running.until(lambda: all(asked.head_at for asked in streams), "every stream has begun")
+            began = asyncio.get_running_loop().time()
+            running.signal(signal.SIGTERM)
+        assert await running.exit() == 0
+        took_s = asyncio.get_running_loop().time() - began
+        print(f"ended {took_s:.2f} s after the signal, with a deadline of 0.5 s")  # noqa: T201
+        assert took_s < 0.5 + AT_ONCE_S
+        assert all(ended_readably(asked) for asked in streams), streams
+        assert slow.result() in {b"", b"HTTP/1.1 503"}
+        outcomes = settled(running)
+        assert {outcomes.pop(asked.request_id) for asked in streams} == {"shutdown"}
+        assert outcomes == {"slow-upload": "shutdown"}
+        assert running.left() == []
+
+
+async def uploading(running: GatewayProcess) -> bytes:
+    """Begin a request whose body never comes whole; the first bytes of what is said about that."""
+    client = RawClient(*await connected(running.clients))
+    head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: g\r\nContent-Type: application/json\r\n"
+    await client.send(head + b"X-Request-Id: slow-upload\r\nContent-Length: 1000\r\n\r\n{")
+    try:
+        return (await client.reader.read(1000))[:12]
+    except ConnectionResetError:
+        return b""
+    finally:
+        client.close()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
+async def test_a_second_signal_waits_for_nobody(tmp_path: Path, number: signal.Signals) -> None:
+    async with engines(1) as (a,), gateway(tmp_path, {"a": a.backend.url}) as running:
+        streams = [asked_now(f"long-{at}", stream=True, tokens=LONG) for at in range(4)]
+        async with asyncio.TaskGroup() as asking:
+            for asked in streams:
+                asking.create_task(ask(running.clients, asked))
+            await running.until(lambda: all(asked.head_at for asked in streams), "every stream has begun")
+            after = running.now
+            running.signal(number)
+            await running.event("supervisor.announced", after=after, notice="stopping")
+            began = asyncio.get_running_loop().time()
+            running.signal(number)
+        assert await running.exit() == 0
+        took_s = asyncio.get_running_loop().time() - began
+        print(f"ended {took_s:.2f} s after the second signal")  # noqa: T201
+        assert took_s < AT_ONCE_S
+        assert all(ended_readably(asked) for asked in streams), streams
+        assert set(settled(running).values()) == {"shutdown"}
+        assert running.left() == []
+
+
+async def test_a_killed_supervisor_takes_everything_with_it(tmp_path: Path) -> None:
+    async with engines(1) as (a,), gateway(tmp_path, {"a": a.backend.url}, workers=2) as running:
+        assert set(running.children()) == {"control", "worker 0", "worker 1"}
+        async with Load(running.clients, streams=8) as load:
+            await load.streaming(8)
+            killed_at = asyncio.get_running_loop().time()
+            running.signal(signal.SIGKILL)
+            await running.until(lambda: not running.left(), "the children end", within_s=10.0)
+            took_s = asyncio.get_running_loop().time() - killed_at
+            await load.finish()
+        print(f"no process was left {took_s:.2f} s after the supervisor was killed")  # noqa: T201
+        assert took_s < AT_ONCE_S  # two seconds by contract, on a machine that has nothing else to do
+        assert await running.exit() == -signal.SIGKILL
+        with pytest.raises(ConnectionRefusedError):
+            await get(running.clients, "/health")
+
+
+async def test_a_gateway_starts_again_where_one_was_killed(tmp_path: Path) -> None:
+    async with engines(1) as (a,):
+        async with gateway(tmp_path, {"a": a.backend.url}, unix=True) as killed:
+            killed.signal(signal.SIGKILL)
+            await killed.exit()
+        async with gateway(tmp_path, {"a": a.backend.url}, unix=True) as running:
+            asked = await ask(running.clients, asked_now("again", stream=True, tokens=2))
+            assert asked.served, asked
