@@ -162,7 +162,11 @@ class AnswerRelay:
         else:
             self._exchange.finish(Ending.EOF)
 
-    def close(self, ending: Ending, error: GatewayError) -> None:  # noqa: ARG002  (the relays' common shape)
+    def close(
+        self,
+        ending: Ending,
+        error_for: Callable[[Ending], GatewayError],  # noqa: ARG002  (the relays' common shape)
+    ) -> None:
         """End a flowing body; one that broke off is cut, so that the client cannot take it for whole."""
         if not self._flowing or ending is Ending.CLIENT_GONE:
             return

@@ -177,7 +177,7 @@ class Exchange:
         if self.blocked:
             self.blocked_s += self._clock() - self._block_since
         if self.relay is not None:
-            self.relay.close(ending, error_for(ending))
+            self.relay.close(ending, error_for)
         self._wire.detach()
         if ending is Ending.CLIENT_GONE:
             self._connection.abort()

@@ -178,8 +178,7 @@ class Pipeline:
             sent_to_client=relay is not None and not relay.unsent,
             stopping=visit.backend is not None and visit.backend.stopping,
         )
-        others = self._desk.has_other(pool=visit.pool, model=visit.model, tried=visit.tried)
-        if others and may_try_elsewhere(attempt):
+        if may_try_elsewhere(attempt) and self._desk.has_other(pool=visit.pool, model=visit.model, tried=visit.tried):
             return False
         if held is not None and visit.ending in (Ending.COMPLETE, Ending.BAD_STATUS):
             held.release()

@@ -229,7 +229,7 @@ class StreamRelay:
         else:
             self._exchange.finish(Ending.EOF)
 
-    def close(self, ending: Ending, error: GatewayError) -> None:
+    def close(self, ending: Ending, error_for: Callable[[Ending], GatewayError]) -> None:
         """Write what ends the stream for the client: its own end if the engine gave one, else an error event.
 
         Nothing is written while the client has had nothing (a status will tell it), nor after it has left.
@@ -240,7 +240,7 @@ class StreamRelay:
         if ending is Ending.COMPLETE and self._ended_by_engine(summary):
             closing = self._framed(self._edit.held + self._rest)
         else:
-            closing = self._framed(error_event(error, self._dialect))
+            closing = self._framed(error_event(error_for(ending), self._dialect))
         self._rest = b""
         self._write(closing + TERMINATOR if self._client_chunked else closing)
 

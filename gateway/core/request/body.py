@@ -37,23 +37,23 @@ class ParsedBody(Struct, frozen=True):
 def parse_body(data: bytes, dialect: Dialect) -> ParsedBody:
     """Parse a JSON object.  Raises BadRequest for anything else."""
     try:
-        fields = msgspec.json.decode(data, type=dict[str, Raw])
+        fields = _FIELDS.decode(data)
     except RecursionError:
         raise BadRequest("the request body is nested too deeply") from None
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise BadRequest(f"the request body is not a JSON object: {_where(error)}") from None
-    stream = _read(fields, "stream", bool) or False
-    options = _read(fields, "stream_options", _StreamOptions) or _StreamOptions()
+    stream = _read(fields, "stream", _BOOL) or False
+    options = _read(fields, "stream_options", _OPTIONS) or _StreamOptions()
     return ParsedBody(
         fields=fields,
-        model=_read(fields, "model", str) or "",
+        model=_read(fields, "model", _TEXT) or "",
         shape=RequestShape(
             stream=stream,
             n=_choices(fields, dialect),
             tools=_present(fields, "tools") or _present(fields, "functions"),
             logprobs=_asks_logprobs(fields),
-            token_ids=_read(fields, "return_token_ids", bool) or False,
-            structured=any(_present(fields, name) for name in _STRUCTURED),
+            token_ids=_read(fields, "return_token_ids", _BOOL) or False,
+            structured=not _STRUCTURED.isdisjoint(fields) and any(_present(fields, name) for name in _STRUCTURED),
             continuous_usage=bool(options.continuous_usage_stats),
         ),
         asked_usage=bool(options.include_usage),
@@ -65,7 +65,7 @@ def emit_body(body: ParsedBody, *, inject_usage: bool) -> bytes:
     if not inject_usage:
         return msgspec.json.encode(body.fields)
     fields = dict(body.fields)
-    options = _read(fields, "stream_options", dict[str, Raw])
+    options = _read(fields, "stream_options", _FIELDS)
     if options:
         options["include_usage"] = Raw(b"true")
         fields["stream_options"] = Raw(msgspec.json.encode(options))
@@ -82,10 +82,12 @@ def may_inject_usage(body: ParsedBody, dialect: Dialect) -> bool:
     if dialect not in (Dialect.CHAT, Dialect.COMPLETIONS) or not body.shape.stream or body.asked_usage:
         return False
     options = body.fields.get("stream_options")
-    return options is None or bytes(options) == b"null" or _read(body.fields, "stream_options", dict) is not None
+    return options is None or bytes(options) == b"null" or _read(body.fields, "stream_options", _FIELDS) is not None
 
 
-_STRUCTURED: Final = ("response_format", "structured_outputs", "guided_json", "guided_regex", "guided_choice")
+_STRUCTURED: Final = frozenset(
+    {"response_format", "structured_outputs", "guided_json", "guided_regex", "guided_choice"}
+)
 
 
 class _StreamOptions(Struct):
@@ -93,13 +95,22 @@ class _StreamOptions(Struct):
     continuous_usage_stats: bool | None = None
 
 
-def _read(fields: dict[str, Raw], name: str, kind: type[_T]) -> _T | None:
-    """Field ``name`` when it is there and of type ``kind``, else None."""
+# Decoders made once: msgspec works a type out anew at each call of its function.
+_FIELDS: Final = msgspec.json.Decoder(dict[str, Raw])
+_LIST: Final = msgspec.json.Decoder(list[Raw])
+_OPTIONS: Final = msgspec.json.Decoder(_StreamOptions)
+_BOOL: Final = msgspec.json.Decoder(bool)
+_TEXT: Final = msgspec.json.Decoder(str)
+_INT: Final = msgspec.json.Decoder(int)
+
+
+def _read(fields: dict[str, Raw], name: str, kind: msgspec.json.Decoder[_T]) -> _T | None:
+    """Field ``name`` when it is there and of the decoder's type, else None."""
     raw = fields.get(name)
     if raw is None:
         return None
     try:
-        return msgspec.json.decode(raw, type=kind)
+        return kind.decode(raw)
     except (msgspec.MsgspecError, RecursionError):
         return None
 
@@ -115,13 +126,13 @@ def _asks_logprobs(fields: dict[str, Raw]) -> bool:
 
 
 def _choices(fields: dict[str, Raw], dialect: Dialect) -> int:
-    n = _read(fields, "n", int) or 1
+    n = _read(fields, "n", _INT) or 1
     if dialect is not Dialect.COMPLETIONS:
         return max(1, n)
     prompt = fields.get("prompt")
     if prompt is None or bytes(memoryview(prompt)[:1]) != b"[":
         return max(1, n)
-    prompts = _read(fields, "prompt", list[Raw]) or []
+    prompts = _read(fields, "prompt", _LIST) or []
     # One list of token numbers is one prompt; a list of texts or of lists is as many prompts as it has entries.
     several = bool(prompts) and bytes(memoryview(prompts[0])[:1]) in (b'"', b"[")
     return max(1, n) * (len(prompts) if several else 1)

@@ -6,7 +6,7 @@ that cannot be read is an answer that the engine did not finish.
 
 from __future__ import annotations
 
-from typing import assert_never
+from typing import Final, assert_never
 
 from msgspec import Raw, Struct, json
 
@@ -59,17 +59,22 @@ class _Message(Struct, gc=False):
     error: Raw = ABSENT
 
 
+_COMPLETION: Final = json.Decoder(_Completion)
+_RESPONSE: Final = json.Decoder(_Response)
+_MESSAGE: Final = json.Decoder(_Message)
+
+
 def summarise_body(dialect: Dialect, body: bytes, shape: RequestShape) -> StreamSummary:
     """Return the summary of a whole answer; never raises: an unreadable body gives an unfinished answer."""
     answer = Answer()
     try:
         match dialect:
             case Dialect.CHAT | Dialect.COMPLETIONS:
-                lengths = _read_completion(json.decode(body, type=_Completion), answer)
+                lengths = _read_completion(_COMPLETION.decode(body), answer)
             case Dialect.RESPONSES:
-                lengths = _read_response(json.decode(body, type=_Response), answer)
+                lengths = _read_response(_RESPONSE.decode(body), answer)
             case Dialect.MESSAGES:
-                lengths = _read_message(json.decode(body, type=_Message), answer)
+                lengths = _read_message(_MESSAGE.decode(body), answer)
             case _:
                 assert_never(dialect)
     except UNREADABLE:

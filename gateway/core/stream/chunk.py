@@ -95,7 +95,7 @@ def read_usage(raw: bytes | Raw | None) -> Usage | None:
 
     Messages count cached prompt tokens apart from input_tokens: they are added up, as everywhere else.
     """
-    wire = _decode(raw, _WireUsage)
+    wire = _decode(raw, _USAGE)
     if wire is None:
         return None
     prompt_details = wire.prompt_tokens_details or wire.input_tokens_details or _Details()
@@ -114,7 +114,7 @@ def read_usage(raw: bytes | Raw | None) -> Usage | None:
 
 def read_metrics(raw: bytes | Raw | None) -> EngineMetrics | None:
     """Decode the engine's per-request metrics; None where there are none."""
-    wire = _decode(raw, _WireMetrics)
+    wire = _decode(raw, _METRICS)
     if wire is None:
         return None
     speculative = wire.speculative_decoding or _WireSpeculative()
@@ -133,7 +133,7 @@ def read_metrics(raw: bytes | Raw | None) -> EngineMetrics | None:
 
 def read_error(raw: bytes | Raw) -> EngineError:
     """Take code and type of an error object; an error of any other shape has neither."""
-    wire = _decode(raw, _WireError)
+    wire = _decode(raw, _ERROR)
     if wire is None:
         return EngineError()
     return EngineError(
@@ -142,11 +142,17 @@ def read_error(raw: bytes | Raw) -> EngineError:
     )
 
 
-def _decode(raw: bytes | Raw | None, shape: type[_T]) -> _T | None:
-    if raw is None:
+# Decoders made once: msgspec works a type out anew at each call of its function.
+_USAGE: Final = json.Decoder(_WireUsage | None)
+_METRICS: Final = json.Decoder(_WireMetrics | None)
+_ERROR: Final = json.Decoder(_WireError | None)
+
+
+def _decode(raw: bytes | Raw | None, decoder: json.Decoder[_T | None]) -> _T | None:
+    if raw is None or raw is ABSENT:
         return None
     try:
-        return json.decode(raw, type=shape | None)
+        return decoder.decode(raw)
     except UNREADABLE:
         return None
 

@@ -130,7 +130,7 @@ class ReportAsEvent:
         self._first.begin(first)
         for event in split_events(first):
             try:
-                self._head = msgspec.json.decode(event_data(event), type=_ChunkHead)
+                self._head = _CHUNK_HEAD.decode(event_data(event))
             except msgspec.MsgspecError:
                 continue
             return
@@ -197,7 +197,7 @@ def event_data(event: bytes) -> bytes:
 def is_usage(event: bytes) -> bool:
     """Whether this is a usage event: a ``usage`` object and ``choices`` that is empty."""
     try:
-        probe = msgspec.json.decode(event_data(event), type=_UsageProbe)
+        probe = _USAGE_PROBE.decode(event_data(event))
     except msgspec.MsgspecError:
         return False
     return not probe.choices and bytes(probe.usage).startswith(b"{")
@@ -217,10 +217,16 @@ class _FingerprintProbe(msgspec.Struct, frozen=True):
     system_fingerprint: str
 
 
+_CHUNK_HEAD: Final = msgspec.json.Decoder(_ChunkHead)
+_USAGE_PROBE: Final = msgspec.json.Decoder(_UsageProbe)
+_FINGERPRINT: Final = msgspec.json.Decoder(_FingerprintProbe)
+_FIELDS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
 def _with_fingerprint_of(usage_event: bytes, event: bytes) -> bytes:
     """``event`` with the fingerprint of ``usage_event``; as it is where either does not fit."""
     try:
-        probe = msgspec.json.decode(event_data(usage_event), type=_FingerprintProbe)
+        probe = _FINGERPRINT.decode(event_data(usage_event))
     except msgspec.MsgspecError:
         return event
     if not _has_finish(event) or not event.endswith(b"}\n\n"):
@@ -231,8 +237,8 @@ def _with_fingerprint_of(usage_event: bytes, event: bytes) -> bytes:
 def with_report_in_usage(body: bytes, report: PaceReport) -> bytes:
     """A JSON object with ``usage.pacekeeper`` added; unchanged when it has no usage object."""
     try:
-        fields = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
-        usage = msgspec.json.decode(fields["usage"], type=dict[str, msgspec.Raw])
+        fields = _FIELDS.decode(body)
+        usage = _FIELDS.decode(fields["usage"])
     except (msgspec.MsgspecError, KeyError):
         return body
     usage["pacekeeper"] = msgspec.Raw(msgspec.json.encode(report))

@@ -8,6 +8,7 @@ that a callback parser hides; httptools is its reference in the tests.  Must not
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
@@ -27,7 +28,7 @@ SHORT_SIZES: Final[Mapping[bytes, int]] = MappingProxyType(
 than parsing, and as strict."""
 
 _HEX: Final = frozenset(b"0123456789abcdefABCDEF")
-_TOKEN: Final = frozenset(b"!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
+_FIELD: Final = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]+):[ \t]*([^\r\n\x00]*)")
 
 
 class BadFraming(Exception):
@@ -95,11 +96,10 @@ def _head(status: int, reason: bytes, *, http_1_1: bool, lines: list[bytes]) -> 
     persistent = http_1_1
     content_type = b""
     for line in lines[1:]:
-        name, colon, value = line.partition(b":")
-        if not colon or not name or not _TOKEN.issuperset(name):
+        field = _FIELD.fullmatch(line)
+        if field is None:
             raise BadFraming("malformed header line")
-        name = name.lower()
-        value = value.strip(b" \t")
+        name, value = field[1].lower(), field[2].rstrip(b" \t")
         headers.append((name, value))
         if name == b"content-length":
             if not value.isdigit() or (length is not None and length != int(value)):

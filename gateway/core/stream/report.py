@@ -139,34 +139,43 @@ def _sent_tokens(counts: TokenCounts) -> int:
 
 
 def _shape_flags(answer: Answer, shape: RequestShape) -> set[Flag]:
-    told = {
-        Flag.SEVERAL_CHOICES: max(shape.n, len(answer.choices)) > 1,
-        Flag.TOOL_CALLS: answer.tool_seen,
-        Flag.LOGPROBS: shape.logprobs,
-        Flag.TOKEN_IDS: shape.token_ids,
-        Flag.STRUCTURED: shape.structured,
-        Flag.CONTINUOUS_USAGE: shape.continuous_usage,
-    }
-    return {flag for flag, holds in told.items() if holds}
+    flags: set[Flag] = set()
+    if shape.n > 1 or len(answer.choices) > 1:
+        flags.add(Flag.SEVERAL_CHOICES)
+    if answer.tool_seen:
+        flags.add(Flag.TOOL_CALLS)
+    if shape.logprobs:
+        flags.add(Flag.LOGPROBS)
+    if shape.token_ids:
+        flags.add(Flag.TOKEN_IDS)
+    if shape.structured:
+        flags.add(Flag.STRUCTURED)
+    if shape.continuous_usage:
+        flags.add(Flag.CONTINUOUS_USAGE)
+    return flags
 
 
 def _count_flags(counts: TokenCounts) -> set[Flag]:
-    told = {
-        Flag.ESTIMATED_TOTAL: counts.total is Exactness.ESTIMATED,
-        Flag.ESTIMATED_SPLIT: counts.split is Exactness.ESTIMATED,
-        Flag.REASONING_HIDDEN: counts.reasoning_hidden,
-    }
-    return {flag for flag, holds in told.items() if holds}
+    flags: set[Flag] = set()
+    if counts.total is Exactness.ESTIMATED:
+        flags.add(Flag.ESTIMATED_TOTAL)
+    if counts.split is Exactness.ESTIMATED:
+        flags.add(Flag.ESTIMATED_SPLIT)
+    if counts.reasoning_hidden:
+        flags.add(Flag.REASONING_HIDDEN)
+    return flags
 
 
 def _defect_flags(defects: Defects) -> set[Flag]:
-    told = {
-        Flag.BAD_EVENTS: defects.bad_events > 0,
-        Flag.OVERSIZE_EVENTS: defects.oversize_events > 0,
-        Flag.TAP_DISABLED: defects.disabled,
-    }
-    return {flag for flag, holds in told.items() if holds}
+    flags: set[Flag] = set()
+    if defects.bad_events:
+        flags.add(Flag.BAD_EVENTS)
+    if defects.oversize_events:
+        flags.add(Flag.OVERSIZE_EVENTS)
+    if defects.disabled:
+        flags.add(Flag.TAP_DISABLED)
+    return flags
 
 
 def _in_order(flags: set[Flag]) -> tuple[Flag, ...]:
-    return tuple(flag for flag in Flag if flag in flags)
+    return tuple(flag for flag in Flag if flag in flags) if flags else ()

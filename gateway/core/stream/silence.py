@@ -61,7 +61,7 @@ RECHECK_S = 1.0
 """How often a silent but living stream is looked at again; pulses come every 2 s."""
 
 
-def judge_silence(  # noqa: PLR0913  (six instants and readings make the decision; a struct would only rename them)
+def judge_silence(
     timers: TimerPolicy,
     *,
     now: float,
