@@ -25,7 +25,7 @@ class Origins:
     def refusal(self, host: str | None, origin: str | None) -> str:
         """Why a request with these headers is refused: one sentence, or "" when it is welcome."""
         if not host or not self._is_ours(_host_of(host)):
-            return "the Host header names no address of this listener"
+            return "the Host header names no address of this listener, and no name in operators.names"
         if origin is not None and not _same_place(origin, host):
             return "the Origin header names another site"
         return ""

@@ -29,8 +29,8 @@ For operators, on `operators.listen`. The command line is a client of it.
   `<runtime_dir>/admin.token`, readable by its owner alone; a file that others can read is refused. Scopes include each
   other: open < read < operate < admin. Too many wrong tokens from one address are answered with 429, whatever comes
   next, until some time has passed.
-- **Where from.** A `Host` that is no address of the listener (or `localhost`), and an `Origin` that is not this very
-  place, are refused with 403. There are no cookies.
+- **Where from.** A `Host` that is no address of the listener (or `localhost`, or a name in `operators.names`), and an
+  `Origin` that is not this very place, are refused with 403. There are no cookies.
 - **Answers** are JSON and name every field; `null` is "not known" or "does not apply". Durations end in `_s` (seconds),
   rates in `_tps` (tokens per second), times of day in `_wall` (seconds since 1970). Lists are
   `{"items": [...], "next": ...}`; `next` is the `before` of the following page, `null` on the last one.

@@ -127,6 +127,7 @@ class ControlShell:
             audit=_audit_teller(voice.events),
             on_fault=lambda error: loop.failed("admin request", error),
             listen=self._spec.operators,
+            names=self._spec.operator_names,
             version=__version__,
         )
         listener = AdminListener(admin, self._listeners)

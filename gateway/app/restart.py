@@ -20,6 +20,7 @@ SETTING_OF: Final = MappingProxyType(
         "workers": "workers",
         "clients": "clients.listen",
         "operators": "operators.listen",
+        "operator_names": "operators.names",
         "log_format": "log.format",
         "log_level": "log.level",
         "drain_s": "clients.drain_s",
@@ -48,7 +49,7 @@ def _told(field: str, value: object) -> str:
     """``value`` in the unit of its setting."""
     match value:
         case tuple():
-            return ", ".join(map(str, value))
+            return ", ".join(map(str, value)) or "none"
         case float() if field == "store_keep_s":
             return f"{value / 86400.0:.12g}"
         case float():

@@ -84,6 +84,21 @@ def socket_path(text: str) -> str:
     return path
 
 
+def parse_host_name(text: str) -> str:
+    """A host's name in lower case, or its IP address, as it stands in a ``Host`` header without the port.
+
+    Raises ValueError.
+    """
+    bare = text.removeprefix("[").removesuffix("]") if text.startswith("[") else text
+    try:
+        return str(ip_address(bare))
+    except ValueError:
+        pass
+    if not _HOST.fullmatch(text):
+        raise ValueError('must be a host name without scheme and port: "gateway.example"')
+    return text.lower().removesuffix(".")
+
+
 def parse_url(text: str) -> str:
     """A backend's URL as ``http://host:port``, ``https://host:port`` or ``unix:/path``; raises ValueError."""
     if text.startswith("unix:"):

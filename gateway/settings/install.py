@@ -11,7 +11,7 @@ from typing import Final, Literal
 from pydantic import Field
 
 from gateway.settings.section import Section
-from gateway.settings.types import Bytes, Count, Days, FilePath, Listen, Seconds, Workers
+from gateway.settings.types import Bytes, Count, Days, FilePath, HostName, Listen, Seconds, Workers
 
 _FORMS: Final = '`"host:port"`, `"[v6]:port"` or `"unix:/path"`, the host an IP address of this machine'
 
@@ -52,6 +52,12 @@ class Operators(Section):
         min_length=1,
         description=f"Addresses for operators: {_FORMS}. `/metrics` is open here; everything else asks for the "
         "token in `<runtime_dir>/admin.token`. The loopback by default, since the token travels in clear text.",
+    )
+    names: tuple[HostName, ...] = Field(
+        (),
+        description="Host names, without a port, by which these addresses are asked besides their own and `localhost`: "
+        "what Prometheus or a browser has in the url. Any other name in `Host` or `Origin` gets 403, since a page of "
+        "another site that has its name resolved to this machine must not be answered.",
     )
 
 

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from gateway.settings.addresses import parse_listen, parse_url
+from gateway.settings.addresses import parse_host_name, parse_listen, parse_url
 
 _UNITS: Final = {"": 1, "b": 1, "kib": 1024, "mib": 1024**2, "gib": 1024**3, "tib": 1024**4}
 _SIZE: Final = re.compile(r"([0-9]+)\s*([A-Za-z]*)")
@@ -139,5 +139,6 @@ OptionalFile = Annotated[str, BeforeValidator(_file), Kind("path")]
 Listen = Annotated[str, BeforeValidator(_text), AfterValidator(lambda given: str(parse_listen(given))), Kind("address")]
 """Where to listen, in its one normal form."""
 
+HostName = Annotated[str, BeforeValidator(_text), AfterValidator(parse_host_name), Kind("host name")]
 BackendUrl = Annotated[str, BeforeValidator(_text), AfterValidator(parse_url), Kind("url")]
 Workers = Annotated[int | Literal["auto"], BeforeValidator(_workers), Kind("number or `auto`")]

@@ -104,10 +104,10 @@ class RunningControl:
         self.readies += 1
         self.ready.set()
 
-    async def ask(self, path: str, *, method: str = "GET", body: str = "") -> tuple[int, Any]:
-        """Status and JSON (else text) of an answer of the admin API."""
+    async def ask(self, path: str, *, method: str = "GET", body: str = "", host: str = "") -> tuple[int, Any]:
+        """Status and JSON (else text) of an answer of the admin API; ``host`` is the name that it is asked by."""
         token = (Path(self.spec.runtime_dir) / TOKEN_FILE).read_text().strip()
-        headers = {"Authorization": f"Bearer {token}"}
+        headers = {"Authorization": f"Bearer {token}"} | ({"Host": host} if host else {})
         async with (
             aiohttp.ClientSession() as session,  # noqa: TID251 - an operator's client
             session.request(method, self.base + path, headers=headers, data=body) as response,

@@ -53,6 +53,18 @@ async def test_it_comes_up_and_serves_workers_operators_and_scrapes(tmp_path: Pa
         await fake.until(lambda: fake.connections == 0)
 
 
+async def test_prometheus_may_ask_by_a_name_that_was_configured_and_by_no_other(tmp_path: Path) -> None:
+    async with listening(ProbedBackend()) as fake:
+        spec, _ = install(tmp_path, config_text(tmp_path, fake, more="operators: {names: [Gateway.Example]}\n"))
+        async with running_control(spec) as control:
+            status, page = await control.ask("/metrics", host="gateway.example:8081")
+            assert status == 200
+            assert "pacekeeper_build_info" in page
+            status, refusal = await control.ask("/metrics", host="rebound.example:8081")
+            assert status == 403
+            assert "operators.names" in refusal["error"]["message"]
+
+
 async def test_it_comes_up_with_every_backend_down_and_serves_as_soon_as_one_is_there(tmp_path: Path) -> None:
     fake = ProbedBackend()
     async with listening(fake):

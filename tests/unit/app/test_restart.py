@@ -33,6 +33,7 @@ def test_the_installation_that_runs_needs_no_restart() -> None:
             'clients: {listen: ["127.0.0.1:1", "127.0.0.1:2"]}\n',
             "clients.listen: 127.0.0.1:8080 → 127.0.0.1:1, 127.0.0.1:2",
         ),
+        ("operators: {names: [gw.example, gw]}\n", "operators.names: none → gw.example, gw"),
         ("clients: {drain_s: 7.5}\n", "clients.drain_s: 30 → 7.5"),
         ("log: {level: debug}\n", "log.level: info → debug"),
         ("store: {keep_bytes: 1 MiB}\n", "store.keep_bytes: 1073741824 → 1048576"),

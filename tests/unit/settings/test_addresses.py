@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.settings.addresses import MAX_SOCKET_PATH_BYTES, parse_listen, parse_url
+from gateway.settings.addresses import MAX_SOCKET_PATH_BYTES, parse_host_name, parse_listen, parse_url
 
 SECRET = "hunter2"
 
@@ -64,6 +64,26 @@ def test_a_bad_listen_address_is_refused(given: str, says: str) -> None:
 def test_a_relative_socket_counts_from_the_current_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert parse_listen("unix:run/x.sock").path == f"{tmp_path}/run/x.sock"
+
+
+@pytest.mark.parametrize(
+    "given, normal",
+    [
+        ("Gateway.Example.", "gateway.example"),
+        ("gateway", "gateway"),
+        ("10.0.0.7", "10.0.0.7"),
+        ("fd00:0::7", "fd00::7"),
+        ("[fd00::7]", "fd00::7"),
+    ],
+)
+def test_a_host_name_is_as_a_host_header_has_it(given: str, normal: str) -> None:
+    assert parse_host_name(given) == normal
+
+
+@pytest.mark.parametrize("given", ["", "gateway:8081", "http://gateway", "*.example", "a..b", "a b", "[gateway]"])
+def test_what_is_no_bare_host_name_is_refused(given: str) -> None:
+    with pytest.raises(ValueError, match="host name"):
+        parse_host_name(given)
 
 
 @pytest.mark.parametrize(
