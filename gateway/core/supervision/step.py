@@ -155,32 +155,49 @@ def _beat(turn: Turn, child: Child) -> None:
 
 
 def _ready(turn: Turn, child: Child) -> None:
-    if child.phase is Phase.STARTING:
-        turn.put(
-            replace(
-                child,
-                phase=Phase.READY,
-                heard_at=turn.now,
-                ready_at=turn.now,
-                ever_ready=True,
-                down_since=None,
-                keeper=None,
-            )
-        )
-        if child.keeper is not None:
-            turn.act(Tell(Name(Role.WORKER, child.keeper), Release(child.name.slot)))
-        down = "" if child.down_since is None else f" after {turn.now - child.down_since:.2f} s"
-        turn.tell(f"{child.name} is ready{down}")
+    begins = child.phase is Phase.STARTING
+    if begins:
+        _begins(turn, child)
     else:
         _beat(turn, child)
     if turn.state.mode is not Mode.RUNNING:
         return
-    if not turn.state.announced:
-        if all(other.phase is Phase.READY for other in turn.children()):
-            turn.state = replace(turn.state, announced=True)
-            turn.act(Announce(Notice.READY))
-    elif turn.state.reloading and child.name == CONTROL:
-        turn.state = replace(turn.state, reloading=False)
+    if turn.state.reloading and child.name == CONTROL:
+        _reload_on(turn, begins=begins)
+    if not turn.state.announced and all(other.phase is Phase.READY for other in turn.children()):
+        turn.state = replace(turn.state, announced=True)
+        turn.act(Announce(Notice.READY))
+
+
+def _begins(turn: Turn, child: Child) -> None:
+    turn.put(
+        replace(
+            child,
+            phase=Phase.READY,
+            heard_at=turn.now,
+            ready_at=turn.now,
+            ever_ready=True,
+            down_since=None,
+            keeper=None,
+        )
+    )
+    if child.keeper is not None:
+        turn.act(Tell(Name(Role.WORKER, child.keeper), Release(child.name.slot)))
+    down = "" if child.down_since is None else f" after {turn.now - child.down_since:.2f} s"
+    turn.tell(f"{child.name} is ready{down}")
+
+
+def _reload_on(turn: Turn, *, begins: bool) -> None:
+    """Control is ready while a reload is open: it is through, or has yet to be told of it.
+
+    A new control goes on with what was applied last, so a reload that was asked for before it was ready, or that its
+    predecessor did not live to see through, is told now.
+    """
+    if begins:
+        turn.act(Tell(CONTROL, Reload()))
+        return
+    turn.state = replace(turn.state, reloading=False)
+    if turn.state.announced:
         turn.act(Announce(Notice.READY))
 
 
@@ -188,13 +205,13 @@ def _reload_asked(turn: Turn) -> None:
     if turn.state.mode is not Mode.RUNNING:
         turn.tell("no reload on the way out")
         return
+    turn.state = replace(turn.state, reloading=True)
     if turn.state.announced:
-        turn.state = replace(turn.state, reloading=True)
         turn.act(Announce(Notice.RELOADING))
-    if turn.child(CONTROL).lives:
+    if turn.child(CONTROL).phase is Phase.READY:
         turn.act(Tell(CONTROL, Reload()))
     else:
-        turn.tell("control is not there; it reads the configuration when it starts")
+        turn.tell("control is not ready; it reloads as soon as it is")
 
 
 def _ended(turn: Turn, event: Ended) -> None:

@@ -310,20 +310,37 @@ def test_a_reload_is_told_to_control_and_over_when_it_is_ready_again() -> None:
     assert story.ready(CONTROL) == ()
 
 
-def test_a_reload_while_control_is_away_is_over_when_the_next_one_is_ready() -> None:
+@pytest.mark.parametrize("ticks", [0, 1], ids=["away", "starting"])
+def test_a_reload_while_control_is_not_ready_is_told_to_the_next_one_and_over_when_that_is_through(ticks: int) -> None:
     story = Story()
     story.all_ready()
     story.ends(CONTROL)
+    for _ in range(ticks):
+        story.tick()
     assert story.happens(ReloadAsked()) == (Announce(Notice.RELOADING),)
-    assert story.reason == "control is not there; it reads the configuration when it starts"
+    assert story.reason == "control is not ready; it reloads as soon as it is"
     story.tick()
+    assert story.ready(CONTROL) == (Tell(CONTROL, Reload()),)
     assert story.ready(CONTROL) == (Announce(Notice.READY),)
+    assert story.ready(CONTROL) == ()
+
+
+def test_a_reload_that_control_did_not_live_to_see_through_is_told_to_the_next_one() -> None:
+    story = Story()
+    story.all_ready()
+    story.happens(ReloadAsked())
+    story.ends(CONTROL)
+    story.tick()
+    assert story.ready(CONTROL) == (Tell(CONTROL, Reload()),)
 
 
 def test_a_reload_before_readiness_is_not_announced() -> None:
     story = Story()
     story.tick()
-    assert story.happens(ReloadAsked()) == (Tell(CONTROL, Reload()),)
+    assert story.happens(ReloadAsked()) == ()
+    assert story.ready(CONTROL) == (Tell(CONTROL, Reload()),)
+    assert story.ready(CONTROL) == ()
+    assert story.ready(worker(0)) == (Announce(Notice.READY),)
 
 
 def test_a_reload_on_the_way_out_is_refused() -> None:
