@@ -48,6 +48,7 @@ class AnswerRelay:
         "hold_max_s",
         "last_byte_at",
         "response_bytes",
+        "zero_token_abort",
     )
 
     def __init__(
@@ -89,6 +90,7 @@ class AnswerRelay:
         self.hold_max_s = 0.0
         self.last_byte_at: float | None = None
         self.response_bytes = 0
+        self.zero_token_abort = False
 
     @property
     def unsent(self) -> bool:

@@ -78,6 +78,7 @@ class RelayChooser:
             report=self._report,
             client_chunked=client_chunked,
             hold_bytes=limits.hold_bytes,
+            stopping=self._backend.stopping,
             clock=self._clock,
         )
 

@@ -16,7 +16,15 @@ from gateway.core.routing.snapshot import TimerPolicy
 from gateway.core.stream.http1 import BadFraming, ResponseHead, parse_head
 from gateway.core.stream.silence import PulseTrack
 from gateway.core.stream.summary import Ending
-from gateway.errors import BackendDied, BackendGarbled, BackendSilent, BackendStalled, GatewayError, ShuttingDown
+from gateway.errors import (
+    BackendDied,
+    BackendGarbled,
+    BackendRefused,
+    BackendSilent,
+    BackendStalled,
+    GatewayError,
+    ShuttingDown,
+)
 from gateway.proxy.answer import AnswerRelay
 from gateway.proxy.relay import StreamRelay
 from gateway.proxy.upstream import Connection, Upstreams
@@ -230,6 +238,7 @@ _TOLD: Final[Mapping[Ending, tuple[type[GatewayError], str]]] = MappingProxyType
         Ending.EOF: (BackendDied, "the backend closed the connection before its answer was complete"),
         Ending.RESET: (BackendDied, "the backend's connection broke before its answer was complete"),
         Ending.COMPLETE: (BackendDied, "the backend ended its answer without the end marker"),
+        Ending.BAD_STATUS: (BackendRefused, "the backend is being stopped and did not take the request"),
         Ending.SHUTDOWN: (ShuttingDown, "the gateway is shutting down"),
     }
 )

@@ -16,15 +16,15 @@ from collections.abc import Callable, Mapping
 
 from aiohttp import web
 
-from gateway.core.request.body import emit_body, may_inject_usage
+from gateway.core.request.body import may_inject_usage
 from gateway.core.routing.endpoints import Endpoint, Serves
 from gateway.core.routing.headers import upstream_headers
-from gateway.core.routing.retry import Attempt, may_try_elsewhere
+from gateway.core.routing.retry import may_try_elsewhere
 from gateway.core.stream.summary import Dialect, Ending
 from gateway.errors import ConnectFailed, GatewayError, GatewayFault, ShuttingDown
 from gateway.proxy import envelope
 from gateway.proxy.admit import read_body, read_head
-from gateway.proxy.answer import AnswerRelay
+from gateway.proxy.attempt import attempt_of, held_answer, request_bytes
 from gateway.proxy.choose import RelayChooser, own_headers
 from gateway.proxy.forward import Exchange, error_for
 from gateway.proxy.ours import answer_ourselves
@@ -145,7 +145,7 @@ class Pipeline:
         )
         self._open.add(exchange)
         try:
-            exchange.start(self._request_bytes(visit, target, endpoint))
+            exchange.start(request_bytes(visit, target, endpoint))
             visit.ending = await exchange.done
         except asyncio.CancelledError:
             exchange.finish(Ending.CLIENT_GONE)
@@ -154,7 +154,7 @@ class Pipeline:
             self._open.discard(exchange)
             visit.alone = lease.alone
             exchange.let_go(self._upstreams)
-        return self._conclude(visit, exchange)
+        return self._conclude(visit, exchange, dialect=dialect)
 
     def _failed_to_connect(self, visit: Visit, error: ConnectFailed) -> bool:
         visit.ending = Ending.CONNECT_FAILED
@@ -163,30 +163,21 @@ class Pipeline:
             self._settler.attempt_failed(visit.backend.name, error.code)
         return False
 
-    def _conclude(self, visit: Visit, exchange: Exchange) -> bool:
+    def _conclude(self, visit: Visit, exchange: Exchange, *, dialect: Dialect) -> bool:
         """What an exchange that ended means for the request; see :meth:`_attempt`."""
-        relay = exchange.relay
-        status = exchange.head.status if exchange.head is not None else 0
-        held = relay if isinstance(relay, AnswerRelay) and relay.unsent else None
-        if visit.ending is Ending.COMPLETE and held is not None and status >= CLIENT_ERRORS.start:
-            visit.ending = Ending.BAD_STATUS
-        self._note_failure(visit, status)
-        attempt = Attempt(
-            ending=visit.ending,
-            status=status,
-            answer=(held.copy() or b"") if held is not None else b"",
-            sent_to_client=relay is not None and not relay.unsent,
-            stopping=visit.backend is not None and visit.backend.stopping,
-        )
+        attempt = attempt_of(visit, exchange, dialect=dialect)
+        visit.ending = attempt.ending
+        self._note_failure(visit, attempt.status)
         if may_try_elsewhere(attempt) and self._desk.has_other(pool=visit.pool, model=visit.model, tried=visit.tried):
             return False
-        if held is not None and visit.ending in (Ending.COMPLETE, Ending.BAD_STATUS):
+        held = held_answer(exchange)
+        if held is not None and attempt.ending in (Ending.COMPLETE, Ending.BAD_STATUS):
             held.release()
-        elif visit.ending is not Ending.CLIENT_GONE:
-            error = error_for(visit.ending)
-            if relay is None or relay.unsent:
+        elif attempt.ending is not Ending.CLIENT_GONE:
+            error = error_for(attempt.ending)
+            if not attempt.sent_to_client:
                 raise error
-            if visit.ending is not Ending.COMPLETE:
+            if attempt.ending is not Ending.COMPLETE:
                 visit.error = error
         return True
 
@@ -197,25 +188,6 @@ class Pipeline:
             self._settler.attempt_failed(visit.backend.name, error_for(visit.ending).code)
         elif visit.ending is Ending.BAD_STATUS and status not in CLIENT_ERRORS:
             self._settler.attempt_failed(visit.backend.name, f"status_{status}")
-
-    def _request_bytes(self, visit: Visit, target: Target, endpoint: Endpoint) -> bytes:
-        if visit.body is None or visit.backend is None:
-            raise GatewayFault("a request was forwarded without its body")
-        body = emit_body(visit.body, inject_usage=visit.injected)
-        key = os.environ.get(visit.backend.api_key_env, "") if visit.backend.api_key_env else ""
-        authorization = b"Authorization: Bearer %b\r\n" % key.encode("utf-8") if key else b""
-        return (
-            b"POST %b HTTP/1.1\r\nHost: %b\r\nContent-Type: application/json\r\nContent-Length: %d\r\n"
-            b"X-Request-Id: %b\r\n%b%b\r\n%b"
-        ) % (
-            endpoint.upstream_path,
-            target.host_header,
-            len(body),
-            visit.request_id.encode("ascii"),
-            authorization,
-            visit.extra_headers,
-            body,
-        )
 
     def _target(self, url: str, tls_ca: str) -> Target:
         target = self._targets.get((url, tls_ca))

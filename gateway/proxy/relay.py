@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from gateway.core.stream.edit import Edit, whole_events
+from gateway.core.routing.retry import aborted_before_a_token
+from gateway.core.stream.edit import Edit
 from gateway.core.stream.envelope import error_event
 from gateway.core.stream.http1 import (
     SHORT_SIZES,
@@ -26,6 +27,7 @@ from gateway.core.stream.http1 import (
 from gateway.core.stream.pace import PaceReport
 from gateway.core.stream.summary import Dialect, Ending, Flag, StreamSummary
 from gateway.core.stream.tap import Tap
+from gateway.core.stream.whole import WholeEvents
 from gateway.errors import GatewayError
 from gateway.proxy.wire import ClientWire
 
@@ -49,6 +51,7 @@ class StreamRelay:
         "_clock",
         "_dialect",
         "_edit",
+        "_events",
         "_exchange",
         "_head",
         "_hold_bytes",
@@ -59,13 +62,14 @@ class StreamRelay:
         "_pending",
         "_plain",
         "_report",
-        "_rest",
         "_send",
         "_summary",
         "_tap",
+        "_withheld",
         "hold_max_s",
         "last_byte_at",
         "response_bytes",
+        "zero_token_abort",
     )
 
     def __init__(
@@ -81,9 +85,14 @@ class StreamRelay:
         report: Callable[[StreamSummary], PaceReport],
         client_chunked: bool,
         hold_bytes: int,
+        stopping: bool,
         clock: Callable[[], float],
     ) -> None:
-        """``head`` goes out with the first event; ``client_chunked`` is False for an HTTP/1.0 client."""
+        """Take everything that is fixed when the head has come.
+
+        ``head`` goes out with the first event; ``client_chunked`` is False for an HTTP/1.0 client; ``stopping`` says
+        that we are ending the backend, whose answer may then be an abort without a token.
+        """
         self._exchange = exchange
         self._head = head
         self._body = body
@@ -94,7 +103,8 @@ class StreamRelay:
         self._client_chunked = client_chunked
         self._hold_bytes = hold_bytes
         self._clock = clock
-        self._rest = b""
+        self._events = WholeEvents()
+        self._withheld = b"" if stopping else None
         self._last = b""
         self._needles = edit.needles
         self._send = wire.writer()
@@ -105,6 +115,7 @@ class StreamRelay:
         self.hold_max_s = 0.0
         self.last_byte_at: float | None = None
         self.response_bytes = 0
+        self.zero_token_abort = False
         self._summary: StreamSummary | None = None
 
     @property
@@ -150,10 +161,12 @@ class StreamRelay:
             return
         if payloads:
             self._pass_on(payloads, body.raw, now)
-        self._plain = self._may_be_plain and not (self._head or self._rest or self._edit.held or body.held_bytes)
+        self._plain = self._may_be_plain and not (
+            self._head or self._events.rest_bytes or self._edit.held or body.held_bytes
+        )
         if body.ended:
             self._exchange.finish(Ending.COMPLETE)
-        elif body.held_bytes + len(self._rest) > self._hold_bytes:
+        elif body.held_bytes + self._events.rest_bytes > self._hold_bytes:
             self._exchange.finish(Ending.OVERSIZE)
 
     def _pass_on(self, payloads: list[bytes], raw: bytes | None, now: float) -> None:
@@ -164,7 +177,7 @@ class StreamRelay:
             self._last = payloads[-1]
             self._write(raw)
         else:
-            if self._edit.needles:
+            if self._edit.needles or self._withheld is not None:
                 untapped = self._tap_all(payloads, now)
             self._reframe(payloads, now)
         self._tap_all(untapped, now)
@@ -177,16 +190,18 @@ class StreamRelay:
 
     def _forwardable(self, raw: bytes, payloads: list[bytes]) -> bool:
         """Whether ``raw`` may go as it is: whole events chunk by chunk, nothing held, nothing to edit, same framing."""
-        if not self._may_be_plain or self._head or self._rest or self._edit.held:
+        if not self._may_be_plain or self._head or self._events.rest_bytes or self._edit.held:
             return False
         return all(map(ends_event, payloads)) and all(needle not in raw for needle in self._needles)
 
     def _reframe(self, payloads: list[bytes], now: float) -> None:
         """The slow way: join, cut after the last whole event, edit where it concerns, frame anew."""
-        held_since = self._hold_since if self._rest else now
-        events, self._rest = whole_events(self._rest, b"".join(payloads))
-        if self._rest:
-            self._hold_since = held_since if not events else now
+        held_since = self._hold_since if self._events.rest_bytes else now
+        events = self._events.feed(b"".join(payloads))
+        if self._events.rest_bytes:
+            self._hold_since = now if events else held_since
+        if self._withheld is not None:
+            events = self._release(events)
         if not events:
             return
         if held_since < now:
@@ -199,6 +214,20 @@ class StreamRelay:
             events = self._edit.apply(events, self._current_report)
         if events:
             self._write(self._framed(events))
+
+    def _release(self, events: bytes) -> bytes:
+        """Hold the beginning back until it holds a token: an abort without one has accepted nothing of the request."""
+        events = (self._withheld or b"") + events
+        seen = self._tap.close(self._clock())
+        aborted = aborted_before_a_token(seen)
+        if aborted or not (seen.chunks or seen.finish_reasons or seen.error):
+            self._withheld = events
+            if aborted:
+                self.zero_token_abort = True
+                self._exchange.finish(Ending.BAD_STATUS)
+            return b""
+        self._withheld = None
+        return events
 
     def _framed(self, events: bytes) -> bytes:
         return chunk(events) if self._client_chunked else events
@@ -238,10 +267,9 @@ class StreamRelay:
         if self._head or ending is Ending.CLIENT_GONE:
             return
         if ending is Ending.COMPLETE and self._ended_by_engine(summary):
-            closing = self._framed(self._edit.held + self._rest)
+            closing = self._framed(self._edit.held + self._events.take_rest())
         else:
             closing = self._framed(error_event(error_for(ending), self._dialect))
-        self._rest = b""
         self._write(closing + TERMINATOR if self._client_chunked else closing)
 
     def _ended_by_engine(self, summary: StreamSummary) -> bool:

@@ -17,6 +17,9 @@ from gateway.proxy.relay import StreamRelay
 from gateway.proxy.visit import Visit
 
 OTHER_MODEL = "other"
+MODEL_CHARS = 256
+"""What is kept of a model's name: clients send anything."""
+
 FAILURES = frozenset({Ending.EOF, Ending.RESET, Ending.BAD_FRAMING, Ending.NOT_SSE, Ending.OVERSIZE})
 TIMEOUTS = frozenset({Ending.FIRST_EVENT_TIMEOUT, Ending.STALL_TIMEOUT})
 
@@ -74,7 +77,7 @@ class Settler:
             outcome=decide_outcome(summary, visit.ending, stream=stream, status=status),
             ending=visit.ending,
             stream=stream,
-            model=visit.model,
+            model=visit.model[:MODEL_CHARS],
             pool=visit.pool,
             backend=backend.name if backend is not None else "",
             profile=backend.profile if backend is not None else "",

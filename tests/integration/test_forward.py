@@ -17,7 +17,7 @@ from gateway.core.stream.summary import Ending, Outcome
 from tests.fakes.backend import End, Script, ScriptedBackend, answer
 from tests.fakes.client import raw_client
 from tests.fakes.worker import backend_view, running_worker
-from tests.integration.test_relay_endings import HEAD, HELLO, REQUEST, ROLE, chunk
+from tests.integration.test_relay_endings import HEAD, HELLO, REQUEST, ROLE, STOP, chunk
 
 pytestmark = pytest.mark.asyncio
 
@@ -115,6 +115,55 @@ async def test_the_engine_s_shutdown_answer_is_retried_only_when_we_stop_it(
                 seen = await client.answer()
         assert seen.status == status
         assert worker.records[-1].attempts == attempts
+
+
+ABORT_BODY = (
+    b'{"choices":[{"index":0,"message":{"content":""},"finish_reason":"abort"}],"usage":{"completion_tokens":0}}'
+)
+ABORT_EVENT = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"abort"}]}\n\n'
+DONE = b"data: [DONE]\n\n"
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [(answer(ABORT_BODY),), (HEAD, chunk(ROLE), chunk(ABORT_EVENT), chunk(DONE) + b"0\r\n\r\n")],
+    ids=["whole", "stream"],
+)
+@pytest.mark.parametrize("stopping", [True, False])
+async def test_an_abort_without_a_token_goes_elsewhere_only_from_a_backend_that_we_stop(
+    pieces: tuple[bytes, ...],
+    stopping: bool,
+) -> None:
+    async with ScriptedBackend() as a, ScriptedBackend() as b, running_worker() as worker:
+        worker.serve([backend_view(a.url, stopping=stopping), backend_view(b.url, "b")])
+        a.add(Script(pieces), Script(pieces))
+        b.add(*[Script((HEAD + chunk(ROLE + HELLO + STOP + DONE) + b"0\r\n\r\n",))] * 2)
+        stream = len(pieces) > 1
+        async with raw_client(worker.port) as client:
+            while not a.exchanges:
+                await client.post(REQUEST if stream else {**REQUEST, "stream": False})
+                seen = await client.answer()
+        if stopping:
+            assert seen.headers["x-gateway-backend"] == "b"
+            assert worker.records[-1].attempts == 2
+        else:
+            assert b"abort" in seen.body
+            assert worker.records[-1].outcome is Outcome.UPSTREAM_ERROR
+
+
+async def test_a_stopping_backend_that_does_answer_is_relayed_from_the_first_event() -> None:
+    async with ScriptedBackend() as a, running_worker() as worker:
+        worker.serve([backend_view(a.url, stopping=True)])
+        a.add(
+            Script((HEAD, chunk(ROLE), chunk(HELLO), chunk(STOP + DONE), b"0\r\n\r\n")),
+            Script((HEAD, chunk(ROLE + ABORT_EVENT))),
+        )
+        async with raw_client(worker.port) as client:
+            await client.post(REQUEST)
+            assert (await client.answer()).body == ROLE + HELLO + STOP + DONE
+            await client.post(REQUEST)
+            seen = await client.answer()
+            assert (seen.status, seen.error["code"]) == (503, "backend_refused"), "there is no other backend"
 
 
 @pytest.mark.parametrize("status", [400, 404, 422, 429, 500])

@@ -7,10 +7,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gateway.core.routing.snapshot import TimerPolicy, WorkerPolicy
-from gateway.core.stream.edit import split_events, whole_events
+from gateway.core.stream.edit import split_events
 from gateway.core.stream.outcome import decide_outcome
 from gateway.core.stream.summary import Dialect, Ending, Outcome, StreamSummary
 from gateway.core.stream.tap import Tap, summarise_body
+from gateway.core.stream.whole import WholeEvents
 from tests.fakes import recordings
 from tests.fakes.backend import Script, ScriptedBackend
 from tests.fakes.client import Answer, raw_client
@@ -36,7 +37,7 @@ async def _relay(recording: Recording, cuts: list[int], worker: FakeWorker, back
         await client.post(body if isinstance(body, dict) else b"{}", path=recording.path)
         if recording.end is RecordedEnd.CLIENT_CLOSED:
             # Leave when all that can be passed on has come: what is cut inside an event is held back.
-            passed_on, _ = whole_events(b"", recording.with_head().body)
+            passed_on = WholeEvents().feed(recording.with_head().body)
             answer = await client.until(passed_on)
             client.close()
             await (await backend.exchange(len(backend.exchanges) - 1)).client_closed.wait()
@@ -76,7 +77,7 @@ def _check_bytes(recording: Recording, answer: Answer) -> None:
     elif recording.end is RecordedEnd.COMPLETE:
         assert (answer.status, answer.body, answer.whole) == (200, sent.body, True)
     else:
-        passed_on, _ = whole_events(b"", sent.body)
+        passed_on = WholeEvents().feed(sent.body)
         assert answer.body.startswith(passed_on)
         if recording.end is not RecordedEnd.CLIENT_CLOSED:
             _check_error_end(recording, answer, answer.body[len(passed_on) :])

@@ -9,11 +9,12 @@ from typing import Final
 
 from msgspec import Struct
 
-from gateway.core.stream.summary import Ending
+from gateway.core.stream.summary import Ending, StreamSummary
 
 SHUTDOWN_ANSWER: Final = b"cannot schedule new futures after shutdown"
 """What vLLM 0.32 was seen to answer with 500 while it drains after SIGTERM, /health still 200."""
 
+ABORT: Final = "abort"
 SERVICE_UNAVAILABLE: Final = 503
 INTERNAL_ERROR: Final = 500
 
@@ -32,6 +33,11 @@ class Attempt(Struct, frozen=True, kw_only=True):
     sent_to_client: bool = False
     stopping: bool = False
     zero_token_abort: bool = False
+
+
+def aborted_before_a_token(summary: StreamSummary) -> bool:
+    """Whether the engine answered with nothing but an abort, as it does to what comes while it drains."""
+    return summary.finish_reasons == (ABORT,) and not summary.completion_tokens and not summary.chunks
 
 
 def may_try_elsewhere(attempt: Attempt) -> bool:

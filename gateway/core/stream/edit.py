@@ -12,7 +12,6 @@ from typing import Final, Protocol
 
 import msgspec
 
-from gateway.core.stream.http1 import last_event_end
 from gateway.core.stream.pace import PaceReport
 
 USAGE_NEEDLES: Final = (b'"choices":[]', b'"choices": []')
@@ -248,10 +247,3 @@ def with_report_in_usage(body: bytes, report: PaceReport) -> bytes:
 
 def _with_report(event: bytes, report: PaceReport) -> bytes:
     return b"data: " + with_report_in_usage(event_data(event), report) + b"\n\n"
-
-
-def whole_events(held: bytes, more: bytes) -> tuple[bytes, bytes]:
-    """Join and cut after the last whole event: (whole events, the unfinished rest)."""
-    joined = held + more if held else more
-    end = last_event_end(joined)
-    return joined[:end], joined[end:]

@@ -16,7 +16,6 @@ from gateway.core.stream.edit import (
     event_data,
     is_usage,
     split_events,
-    whole_events,
     with_report_in_usage,
 )
 from gateway.core.stream.pace import PaceReport
@@ -148,9 +147,3 @@ def test_events_cut_apart_join_to_the_same_bytes(events: list[bytes]) -> None:
 def test_an_unfinished_event_is_a_piece_of_its_own() -> None:
     assert split_events(DONE + b"data: x") == [DONE, b"data: x"]
     assert event_data(b"data: x") == b"x"
-
-
-@given(held=st.binary(max_size=20), more=st.binary(max_size=20))
-def test_whole_events_and_the_rest_lose_nothing(held: bytes, more: bytes) -> None:
-    whole, rest = whole_events(held, more)
-    assert whole + rest == held + more

@@ -1,0 +1,71 @@
+"""One attempt at a backend, before and after: the request's bytes, and what its end says about trying elsewhere.
+
+Station forward.  No state and no I/O: reads a visit and an exchange that has ended.  Whether there is another backend
+is the pipeline's to ask.
+"""
+
+from __future__ import annotations
+
+import os
+
+from gateway.core.request.body import emit_body
+from gateway.core.routing.endpoints import Endpoint
+from gateway.core.routing.retry import Attempt, aborted_before_a_token
+from gateway.core.stream.summary import Dialect, Ending
+from gateway.core.stream.tap import summarise_body
+from gateway.errors import GatewayFault
+from gateway.proxy.answer import AnswerRelay
+from gateway.proxy.forward import Exchange
+from gateway.proxy.upstream import Target
+from gateway.proxy.visit import Visit
+
+FIRST_ERROR_STATUS = 400
+
+
+def request_bytes(visit: Visit, target: Target, endpoint: Endpoint) -> bytes:
+    """The whole request for the backend: its path is a constant, its credentials are the backend's own."""
+    if visit.body is None or visit.backend is None:
+        raise GatewayFault("a request was forwarded without its body")
+    body = emit_body(visit.body, inject_usage=visit.injected)
+    key = os.environ.get(visit.backend.api_key_env, "") if visit.backend.api_key_env else ""
+    authorization = b"Authorization: Bearer %b\r\n" % key.encode("utf-8") if key else b""
+    return (
+        b"POST %b HTTP/1.1\r\nHost: %b\r\nContent-Type: application/json\r\nContent-Length: %d\r\n"
+        b"X-Request-Id: %b\r\n%b%b\r\n%b"
+    ) % (
+        endpoint.upstream_path,
+        target.host_header,
+        len(body),
+        visit.request_id.encode("ascii"),
+        authorization,
+        visit.extra_headers,
+        body,
+    )
+
+
+def held_answer(exchange: Exchange) -> AnswerRelay | None:
+    """An answer that is no stream and of which the client has not had a byte."""
+    relay = exchange.relay
+    return relay if isinstance(relay, AnswerRelay) and relay.unsent else None
+
+
+def attempt_of(visit: Visit, exchange: Exchange, *, dialect: Dialect) -> Attempt:
+    """How the attempt ended, with an error status told from a whole answer."""
+    relay, held = exchange.relay, held_answer(exchange)
+    status = exchange.head.status if exchange.head is not None else 0
+    stopping = visit.backend is not None and visit.backend.stopping
+    answer = (held.copy() or b"") if held is not None and (stopping or status >= FIRST_ERROR_STATUS) else b""
+    ending = visit.ending
+    if ending is Ending.COMPLETE and held is not None and status >= FIRST_ERROR_STATUS:
+        ending = Ending.BAD_STATUS
+    aborted = relay is not None and relay.zero_token_abort
+    if stopping and answer and status < FIRST_ERROR_STATUS and visit.body is not None:
+        aborted = aborted_before_a_token(summarise_body(dialect, answer, visit.body.shape))
+    return Attempt(
+        ending=ending,
+        status=status,
+        answer=answer,
+        sent_to_client=relay is not None and not relay.unsent,
+        stopping=stopping,
+        zero_token_abort=aborted,
+    )
