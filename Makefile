@@ -65,7 +65,7 @@ test-live: $(STAMP) ## real clients through the gateway to a real vLLM on the CP
 
 .PHONY: bench
 bench: $(STAMP) ## side by side with other relays; prints the table, keeps it as JSON (installs the peers first)
-	$(BIN)/python -m benchmarks prepare
+	-$(BIN)/python -m benchmarks prepare # a peer that cannot be installed stands in the table as missing
 	$(BIN)/python -m benchmarks
 
 .PHONY: docs
