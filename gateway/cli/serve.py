@@ -33,8 +33,11 @@ def run(path: Path) -> int:
 
 
 def plan(spec: InstallSpec, spec_path: Path) -> Plan:
-    """What the supervisor runs: this interpreter with the two kinds of children."""
-    start, told = (sys.executable, "-m"), ("--spec", str(spec_path))
+    """What the supervisor runs: this interpreter with the two kinds of children.
+
+    ``-P``: a file in the current directory must not be taken for a module of ours or of a library.
+    """
+    start, told = (sys.executable, "-P", "-m"), ("--spec", str(spec_path))
     return Plan(
         workers=spec.workers,
         clients=spec.clients,

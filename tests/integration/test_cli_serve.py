@@ -101,6 +101,14 @@ def test_a_gateway_tells_of_itself_and_stops_when_asked(config: Path) -> None:
     assert run("status", "-c", config.name, cwd=here).returncode == 3
 
 
+def test_files_in_the_current_directory_are_never_taken_for_modules(config: Path) -> None:
+    for module in ("gateway", "msgspec", "aiohttp", "uvloop", "logging", "token"):
+        (config.parent / f"{module}.py").write_text("raise SystemExit('shadowed')\n")
+    with gateway(config) as process:
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=20) == 0
+
+
 def test_a_store_that_cannot_be_written_is_said_once_and_ends_it(config: Path) -> None:
     done = run("serve", "-c", config.name, cwd=config.parent, PACEKEEPER_STORE__PATH=UNWRITABLE)
     assert done.returncode == 2

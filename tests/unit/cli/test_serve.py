@@ -24,8 +24,8 @@ def test_the_plan_is_what_was_configured() -> None:
     )
     found = plan(install_spec(parse(text, "f.yaml", environ={})), Path("/run/spec.json"))
     assert (found.workers, found.clients, found.operators) == (3, ("127.0.0.1:1", "unix:/x"), ("127.0.0.1:8081",))
-    assert found.worker == (sys.executable, "-m", "gateway.app.worker_main", "--spec", "/run/spec.json")
-    assert found.control == (sys.executable, "-m", "gateway.app.control_main", "--spec", "/run/spec.json")
+    assert found.worker == (sys.executable, "-P", "-m", "gateway.app.worker_main", "--spec", "/run/spec.json")
+    assert found.control == (sys.executable, "-P", "-m", "gateway.app.control_main", "--spec", "/run/spec.json")
     assert found.policy.drain_s == 7
     assert (found.log_level, found.log_format) == ("debug", "console")
 
