@@ -29,7 +29,7 @@ from gateway.core.link.messages import (
 from gateway.core.routing.backend import BackendState
 from gateway.core.routing.evidence import HealthEvent, Probed, ProbeResult, RequestFailed, RequestsSucceeded
 from gateway.core.routing.notice import Notice
-from gateway.core.stream.summary import Ending, Outcome
+from gateway.core.stream.summary import Ending, Flag, Outcome
 from gateway.errors import BackendError
 from gateway.fleet import Fleet
 from gateway.telemetry.events import EventName
@@ -209,12 +209,16 @@ class ControlState:
 def _failed_within_its_answer(record: RequestRecord) -> bool:
     """Whether HTTP was fine but the answer was not: an error event, an abort, no end marker.
 
-    Workers report other failures themselves.  An error that blames the request (code 4xx) does not count.
+    Workers report other failures themselves.  An error that blames the request (code 4xx) does not count, and neither
+    does what a tap of ours that broke down did not live to see.
     """
     if record.outcome is not Outcome.UPSTREAM_ERROR or record.ending is not Ending.COMPLETE or not record.backend:
         return False
-    error = record.summary.error if record.summary is not None else None
-    return error is None or not (error.code or "").startswith("4")
+    summary = record.summary
+    if summary is None:
+        return True
+    blames_request = summary.error is not None and (summary.error.code or "").startswith("4")
+    return not blames_request and Flag.TAP_DISABLED not in summary.flags
 
 
 def _reading(backend: str, path: str, *, problem: str) -> Action:

@@ -26,7 +26,7 @@ from gateway.core.link.messages import (
 )
 from gateway.core.routing.evidence import DrainAsked, HealthEvent
 from gateway.core.routing.reading import EngineReading
-from gateway.core.stream.summary import Ending, EngineError, Outcome, StreamSummary
+from gateway.core.stream.summary import Ending, EngineError, Flag, Outcome, StreamSummary
 from gateway.fleet import Fleet, Remembered
 from gateway.settings import Pool
 from gateway.telemetry.events import EVENTS, EventName
@@ -290,11 +290,12 @@ def test_errors_inside_answers_that_began_well_speak_against_a_backend(record: R
     "record",
     [
         broken_inside(error=EngineError(code="400", type="BadRequestError")),
+        broken_inside(flags=(Flag.TAP_DISABLED,)),
         msgspec.structs.replace(broken_inside(), ending=Ending.EOF),
         msgspec.structs.replace(broken_inside(), backend=""),
         msgspec.structs.replace(broken_inside(), outcome=Outcome.CLIENT_GONE),
     ],
-    ids=["blames the request", "reported by the worker itself", "no backend", "client left"],
+    ids=["blames the request", "our tap failed", "reported by the worker itself", "no backend", "client left"],
 )
 def test_other_bad_endings_do_not(record: RequestRecord) -> None:
     assert published(up("a", "b").settled(2.0, *[record] * 100)) == []
