@@ -144,6 +144,22 @@ def test_events_cut_apart_join_to_the_same_bytes(events: list[bytes]) -> None:
     assert split_events(b"".join(events)) == events
 
 
+def test_thousands_of_events_in_one_read_are_cut_apart_in_one_pass() -> None:
+    # Looking for every kind of blank line anew behind each event would take minutes: 60 s is all a test has.
+    assert len(split_events(DELTA * 50_000)) == 50_000
+
+
+DEEP = b'{"choices":[],"usage":{"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}}"
+
+
+@pytest.mark.parametrize("edit", [UsageStripped(), ReportInUsage(), ReportAsEvent(Untouched())])
+def test_an_event_nested_beyond_reason_goes_by_as_it_is(edit: UsageStripped | ReportInUsage | ReportAsEvent) -> None:
+    event = b"data: " + DEEP + b"\n\n"
+    edit.begin(event)
+    assert edit.apply(event, report) == event
+    assert with_report_in_usage(DEEP, REPORT) == DEEP
+
+
 def test_an_unfinished_event_is_a_piece_of_its_own() -> None:
     assert split_events(DONE + b"data: x") == [DONE, b"data: x"]
     assert event_data(b"data: x") == b"x"
