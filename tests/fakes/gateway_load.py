@@ -16,7 +16,7 @@ from typing import Self
 
 from gateway import aio
 from tests.fakes.client import Answer, RawClient
-from tests.fakes.gateway_process import connected
+from tests.fakes.gateway_process import connection
 from tests.fakes.paced_engine import SECRETS, Fault, events, request, whole
 
 PATIENCE_S = 30.0
@@ -69,10 +69,8 @@ class Asked:
 async def ask(address: str, asked: Asked, *, patience_s: float = PATIENCE_S) -> Asked:
     """Send the request on a fresh connection and take what comes."""
     loop = asyncio.get_running_loop()
-    client: RawClient | None = None
     try:
-        async with asyncio.timeout(patience_s):
-            client = RawClient(*await connected(address))
+        async with asyncio.timeout(patience_s), connection(address) as client:
             if not address.startswith("unix:"):
                 asked.port = client.writer.get_extra_info("sockname")[1]
             await _send(client, asked)
@@ -89,8 +87,6 @@ async def ask(address: str, asked: Asked, *, patience_s: float = PATIENCE_S) -> 
         asked.failure = "late"
     finally:
         asked.ended = loop.time()
-        if client is not None:
-            client.writer.transport.abort()
     return asked
 
 
@@ -109,7 +105,7 @@ class Load:
         self._address = address
         self._numbers = (streams, shorts)
         self._tokens = tokens
-        self._chance = random.Random(20)  # noqa: S311 - lengths of answers
+        self._chance = random.Random(20)
         self._going_on = True
         self._tasks: list[asyncio.Task[None]] = []
         self._news = asyncio.Condition()
@@ -196,11 +192,11 @@ class Load:
 
 async def leave_midway(address: str, asked: Asked) -> Asked:
     """Send a stream's request, take its beginning, and go."""
-    client = RawClient(*await connected(address))
-    with suppress(OSError):
-        await _send(client, asked)
-        await client.until(b"data:")
+    async with connection(address) as client:
+        with suppress(OSError):
+            await _send(client, asked)
+            await client.until(b"data:")
+        client.reset()
     asked.failure = "left"
     asked.ended = asyncio.get_running_loop().time()
-    client.reset()
     return asked

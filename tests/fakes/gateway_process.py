@@ -25,8 +25,8 @@ from prometheus_client.samples import Sample
 
 from gateway import aio
 from tests.fakes.client import Answer, RawClient
-from tests.fakes.paced_engine import LEAK, SECRETS
 from tests.fakes.logged_process import lives
+from tests.fakes.paced_engine import LEAK, SECRETS
 
 COMMAND = Path(sys.executable).with_name("pacekeeper")
 PASSED_ON = {"PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG"}
@@ -284,11 +284,18 @@ class GatewayProcess:
 
 async def get(address: str, path: str, *, headers: Mapping[str, str] | None = None) -> Answer:
     """One GET on a fresh connection to a listen address."""
-    client = RawClient(*await connected(address))
-    try:
+    async with connection(address) as client:
         lines = "".join(f"{name}: {value}\r\n" for name, value in (headers or {}).items())
         await client.send(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{lines}\r\n".encode())
         return await client.answer()
+
+
+@asynccontextmanager
+async def connection(address: str) -> AsyncIterator[RawClient]:
+    """A client on a fresh connection, which is gone at the end of the block."""
+    client = RawClient(*await connected(address))
+    try:
+        yield client
     finally:
         client.writer.transport.abort()
 

@@ -26,7 +26,9 @@ SECRETS: Final = {
 LEAK: Final = re.compile("|".join(SECRETS.values()).encode())
 DONE: Final = b"data: [DONE]\n\n"
 PACE_S: Final = 0.05
-_HEAD: Final = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\ntransfer-encoding: chunked\r\n\r\n"
+_HEAD: Final = (
+    b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\ntransfer-encoding: chunked\r\n\r\n"
+)
 _LAST: Final = b"0\r\n\r\n"
 
 

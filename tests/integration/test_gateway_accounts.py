@@ -1,4 +1,4 @@
-"""The whole gateway's books: what clients saw, against counters, log and history; and what must stand in none of them."""
+"""The whole gateway's books against what clients saw: counters, log and history; and what stands in none of them."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ from typing import Any
 
 import pytest
 
-from tests.fakes.client import RawClient
 from tests.fakes.gateway_load import Asked, Load, ask, leave_midway
-from tests.fakes.gateway_process import GatewayProcess, connected, gateway
+from tests.fakes.gateway_process import GatewayProcess, connection, gateway
 from tests.fakes.paced_engine import LEAK, SECRETS, Fault, answered_once, engines
 
 pytestmark = pytest.mark.asyncio
@@ -33,7 +32,7 @@ def expected_outcome(asked: Asked) -> str:
     match asked.fault, asked.answer.status:
         case Fault.STALLS, _:
             return "upstream_timeout"
-        case (Fault.DIES | Fault.BREAKS | Fault.ABORTS), _:
+        case ((Fault.DIES | Fault.BREAKS | Fault.ABORTS), _):
             return "upstream_error"
         case _, (400 | 404 | 429):
             return "rejected"
@@ -67,11 +66,10 @@ async def refused_by_the_gateway(running: GatewayProcess) -> list[Asked]:
             ("/v1/completions", f'["{SECRETS["prompt"]}"]'.encode()),
         ]
     ):
-        client = RawClient(*await connected(running.clients))
         asked = request_of("refused", at)
-        await client.post(body, path=path, headers={"X-Request-Id": asked.request_id})
-        asked.answer = await client.answer()
-        client.close()
+        async with connection(running.clients) as client:
+            await client.post(body, path=path, headers={"X-Request-Id": asked.request_id})
+            asked.answer = await client.answer()
         found.append(asked)
     return found
 
@@ -107,7 +105,7 @@ async def test_counters_log_and_history_agree_with_what_clients_saw(tmp_path: Pa
             await load.finish()
         asked += load.asked + await refused_by_the_gateway(running)
         seen = {it.request_id: expected_outcome(it) for it in asked}
-        assert {outcome for outcome in seen.values()} == {
+        assert set(seen.values()) == {
             "ok",
             "client_gone",
             "upstream_error",

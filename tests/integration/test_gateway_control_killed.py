@@ -39,12 +39,13 @@ async def killed_control(running: GatewayProcess, load: Load, *, twice: bool) ->
         running.send("control")
     last = loop.time()
     await load.more(5)
+    assert (await running.get("/metrics")).status == 200  # who asks meanwhile is answered by the next one
     await running.event("supervisor.decided", after=after, reason="control is ready")
     return Away(first, last, loop.time())
 
 
 async def test_control_killed_again_and_again_costs_clients_nothing(tmp_path: Path) -> None:
-    chance = random.Random(7)  # noqa: S311 - moments, no secrets
+    chance = random.Random(7)
     async with engines(2) as (a, b), gateway(tmp_path, {"a": a.backend.url, "b": b.backend.url}) as running:
         async with Load(running.clients) as load:
             await load.streaming(10)
@@ -63,6 +64,23 @@ async def test_control_killed_again_and_again_costs_clients_nothing(tmp_path: Pa
         assert max(it.back - it.last for it in aways) < BACK_S
         await counts_are_exact(running, len(load.asked))
         await records_arrived(running, load.asked, aways)
+
+
+async def test_control_and_worker_killed_at_once_refuse_nobody(tmp_path: Path) -> None:
+    async with engines(1) as (a,), gateway(tmp_path, {"a": a.backend.url}) as running:
+        async with Load(running.clients, streams=4) as load:
+            await load.streaming(4)
+            killed_at = asyncio.get_running_loop().time()
+            for child in ("control", "worker 0"):
+                running.send(child)
+            served_at = await load.served_since(killed_at)
+            await load.more(5)
+            await load.finish()
+        print(f"served {served_at - killed_at:.2f} s after both were killed")  # noqa: T201
+        assert served_at - killed_at < BACK_S
+        late = [it for it in load.unserved if it.began > killed_at]
+        assert {it.code for it in late} <= {"nothing_serving"}, late  # a worker waits 5 s for control, then says so
+        assert answered_once(a)
 
 
 async def counts_are_exact(running: GatewayProcess, total: int) -> None:

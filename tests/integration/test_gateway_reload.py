@@ -25,9 +25,8 @@ async def reload(running: GatewayProcess, backends: Mapping[str, str], *, change
     await running.event("supervisor.announced", after=after, notice="ready")
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-async def test_backends_come_and_go_under_load_and_no_request_is_lost(tmp_path: Path, workers: int) -> None:
-    async with engines(3) as (a, b, c), gateway(tmp_path, {"a": a.backend.url}, workers=workers) as running:
+async def test_backends_come_and_go_under_load_and_no_request_is_lost(tmp_path: Path) -> None:
+    async with engines(3) as (a, b, c), gateway(tmp_path, {"a": a.backend.url}, workers=2) as running:
         urls = {"a": a.backend.url, "b": b.backend.url, "c": c.backend.url}
         async with Load(running.clients) as load:
             await load.streaming(10)
@@ -55,7 +54,10 @@ async def test_a_bad_file_changes_nothing_and_is_told(tmp_path: Path) -> None:
             await load.streaming(10)
             fleet = await running.states()
             for text, told in (
-                ("pools: [{name: main, backends: [{name: a, urll: 'http://h:1'}]}]\n", 'urll: unknown key; did you mean "url"'),
+                (
+                    "pools: [{name: main, backends: [{name: a, urll: 'http://h:1'}]}]\n",
+                    'urll: unknown key; did you mean "url"',
+                ),
                 ("pools: [", "gateway.yaml:"),
                 ("pools: []\n", "pools: needs at least one entry"),
             ):
@@ -77,6 +79,20 @@ async def test_a_bad_file_changes_nothing_and_is_told(tmp_path: Path) -> None:
             assert await running.states() == fleet
             await load.finish()
         assert load.unserved == []
+
+
+@pytest.mark.parametrize("moment", ["away", "starting"])
+async def test_a_reload_that_finds_no_control_is_not_lost(tmp_path: Path, moment: str) -> None:
+    async with engines(2) as (a, b), gateway(tmp_path, {"a": a.backend.url}) as running:
+        after = running.now
+        running.send("control")
+        if moment == "starting":
+            await running.event("supervisor.started", after=after, child="control")
+        running.configure({"b": b.backend.url})
+        running.signal(signal.SIGHUP)
+        await running.event("config.loaded", after=after, changes="backend a: removed")
+        await running.event("supervisor.announced", after=after, notice="ready")
+        await running.until(lambda: only_b(running), "the new file is in use")
 
 
 async def test_a_changed_install_setting_is_named_and_waits_for_a_restart(tmp_path: Path) -> None:

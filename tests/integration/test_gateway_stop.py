@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
 import pytest
 
-from tests.fakes.client import RawClient
 from tests.fakes.gateway_load import Asked, Load, ask
-from tests.fakes.gateway_process import GatewayProcess, connected, gateway, get
-from tests.fakes.paced_engine import DONE, answered_once, engines, events
+from tests.fakes.gateway_process import GatewayProcess, connection, gateway, get
+from tests.fakes.paced_engine import DONE, answered_once, engines, events, request
 
 pytestmark = pytest.mark.asyncio
 
@@ -43,9 +43,11 @@ def settled(running: GatewayProcess) -> dict[str, str]:
 async def test_a_stop_under_load_finishes_what_is_open_and_refuses_the_rest(
     tmp_path: Path, number: signal.Signals
 ) -> None:
-    async with engines(1) as (a,), gateway(tmp_path, {"a": a.backend.url}, workers=2) as running:
-        assert (await get(running.clients, "/ready")).status == 200
-        kept = RawClient(*await connected(running.clients))
+    async with (
+        engines(1) as (a,),
+        gateway(tmp_path, {"a": a.backend.url}, workers=2) as running,
+        connection(running.clients) as kept,
+    ):
         await kept.send(b"GET /ready HTTP/1.1\r\nHost: g\r\n\r\n")
         assert (await kept.answer()).status == 200
         async with Load(running.clients, streams=8, shorts=3) as load:
@@ -54,7 +56,6 @@ async def test_a_stop_under_load_finishes_what_is_open_and_refuses_the_rest(
             running.signal(number)
             await load.until(lambda: any(asked.failure == "refused" for asked in load.asked))
             assert await kept.at_end()
-            kept.close()
             await load.finish()
         with pytest.raises(ConnectionRefusedError):
             await get(running.clients, "/ready")
@@ -68,9 +69,12 @@ async def test_a_stop_under_load_finishes_what_is_open_and_refuses_the_rest(
 
 
 async def test_a_connection_that_a_stop_leaves_open_ends_with_its_stream(tmp_path: Path) -> None:
-    async with engines(1) as (a,), gateway(tmp_path, {"a": a.backend.url}) as running:
-        pipelined = RawClient(*await connected(running.clients))
-        await pipelined.post({"model": "tiny", "user": "p", "max_tokens": 20, "stream": True, "messages": []})
+    async with (
+        engines(1) as (a,),
+        gateway(tmp_path, {"a": a.backend.url}) as running,
+        connection(running.clients) as pipelined,
+    ):
+        await pipelined.post(request("stream", stream=True, tokens=20))
         await pipelined.until(b"data:")
         after = running.now
         running.signal(signal.SIGTERM)
@@ -79,9 +83,30 @@ async def test_a_connection_that_a_stop_leaves_open_ends_with_its_stream(tmp_pat
         await pipelined.send(b"GET /ready HTTP/1.1\r\nHost: g\r\n\r\n")
         stream = await pipelined.answer()
         assert stream.body.endswith(DONE)
-        assert stream.headers["connection"] == "close" or await pipelined.at_end()
-        pipelined.close()
+        assert await pipelined.at_end()
         assert await running.exit() == 0
+
+
+async def test_a_connection_made_before_a_stop_still_has_its_first_request_served(tmp_path: Path) -> None:
+    async with AsyncExitStack() as held:
+        (a,) = await held.enter_async_context(engines(1))
+        running = await held.enter_async_context(gateway(tmp_path, {"a": a.backend.url}))
+        silent, *fresh = [await held.enter_async_context(connection(running.clients)) for _ in range(4)]
+        await running.until(lambda: has_connections(running, 4), "the worker has accepted them")
+        running.signal(signal.SIGTERM)
+        await running.until(lambda: refused(running), "connections are refused")
+        for at, client in enumerate(fresh):
+            await client.post(request(f"fresh-{at}", stream=at > 0, tokens=2))
+        answers = [await client.answer() for client in fresh]
+        assert [answer.status for answer in answers] == [200, 200, 200]
+        assert [answer.body for answer in answers[1:]] == [b"".join(events(f"fresh-{at}", 2)) for at in (1, 2)]
+        assert all(answer.headers["connection"] == "close" for answer in answers)
+        assert await silent.at_end()
+        assert await running.exit() == 0
+
+
+async def has_connections(running: GatewayProcess, count: int) -> bool:
+    return await running.total("pacekeeper_worker_connections") >= count
 
 
 async def refused(running: GatewayProcess) -> bool:
@@ -117,19 +142,15 @@ async def test_at_the_deadline_what_is_left_ends_readably_and_is_recorded(tmp_pa
 
 async def uploading(running: GatewayProcess) -> bytes:
     """Begin a request whose body never comes whole; the first bytes of what is said about that."""
-    client = RawClient(*await connected(running.clients))
     head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: g\r\nContent-Type: application/json\r\n"
-    await client.send(head + b"X-Request-Id: slow-upload\r\nContent-Length: 1000\r\n\r\n{")
-    try:
-        return (await client.reader.read(1000))[:12]
-    except ConnectionResetError:
-        return b""
-    finally:
-        client.close()
+    async with connection(running.clients) as client:
+        await client.send(head + b"X-Request-Id: slow-upload\r\nContent-Length: 1000\r\n\r\n{")
+        with suppress(ConnectionResetError):
+            return (await client.reader.read(1000))[:12]
+    return b""
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
-async def test_a_second_signal_waits_for_nobody(tmp_path: Path, number: signal.Signals) -> None:
+async def test_a_second_signal_waits_for_nobody(tmp_path: Path) -> None:
     async with engines(1) as (a,), gateway(tmp_path, {"a": a.backend.url}) as running:
         streams = [asked_now(f"long-{at}", stream=True, tokens=LONG) for at in range(4)]
         async with asyncio.TaskGroup() as asking:
@@ -137,10 +158,10 @@ async def test_a_second_signal_waits_for_nobody(tmp_path: Path, number: signal.S
                 asking.create_task(ask(running.clients, asked))
             await running.until(lambda: all(asked.head_at for asked in streams), "every stream has begun")
             after = running.now
-            running.signal(number)
+            running.signal(signal.SIGINT)
             await running.event("supervisor.announced", after=after, notice="stopping")
             began = asyncio.get_running_loop().time()
-            running.signal(number)
+            running.signal(signal.SIGTERM)
         assert await running.exit() == 0
         took_s = asyncio.get_running_loop().time() - began
         print(f"ended {took_s:.2f} s after the second signal")  # noqa: T201

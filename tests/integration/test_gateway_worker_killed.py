@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 from contextlib import suppress
 from pathlib import Path
@@ -116,7 +115,7 @@ def held_by(running: GatewayProcess, asked: list[Asked]) -> dict[int, str]:
     for name, pid in running.workers().items():
         for descriptor in Path(f"/proc/{pid}/fd").iterdir():
             with suppress(OSError):  # closed meanwhile
-                inode = os.readlink(descriptor).removeprefix("socket:[").removesuffix("]")
+                inode = str(descriptor.readlink()).removeprefix("socket:[").removesuffix("]")
                 if client_port.get(inode) in wanted:
                     found[client_port[inode]] = name
     return found

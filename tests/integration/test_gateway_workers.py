@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -35,7 +36,7 @@ async def test_the_limit_holds_over_both_workers_and_all_of_it_can_be_used(tmp_p
             while len(open_) < LIMIT and loop.time() < deadline:
                 asked = Asked(f"hold-{len(open_) + len(refused)}", stream=True, tokens=LONG, began=loop.time())
                 task = loop.create_task(ask(running.clients, asked))
-                await running.until(lambda it=asked: it.head_at or it.ended, "an answer has begun")
+                await running.until(partial(has_begun, asked), "an answer has begun")
                 (refused if asked.ended else open_).append(asked)
                 tasks.append(task)
             assert len(open_) == LIMIT, "the shares never reached the whole limit"
@@ -55,6 +56,10 @@ async def test_the_limit_holds_over_both_workers_and_all_of_it_can_be_used(tmp_p
         async with Load(running.clients, streams=0, shorts=1) as load:
             await load.more(5)  # the places are free again
         await running.until(lambda: holding(running, 0), "nothing is held")
+
+
+def has_begun(asked: Asked) -> bool:
+    return bool(asked.head_at or asked.ended)
 
 
 async def holding(running: GatewayProcess, count: int) -> bool:
