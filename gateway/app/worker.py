@@ -25,10 +25,15 @@ from gateway.proxy.pipeline import Pipeline
 from gateway.proxy.route import Desk
 from gateway.proxy.settle import Settler
 from gateway.proxy.upstream import Upstreams
-from gateway.proxy.wire import WireServer
+from gateway.proxy.wire import WireLimits, WireServer
+
+log = logging.getLogger("gateway.worker")
 
 FIRST_SNAPSHOT_S = 5.0
 SWEEP_S = 1.0
+FIRST_REQUEST_S = 1.0
+"""How long a stop waits for the first request of a connection that was accepted before it: some round trips."""
+
 LAST_RECORDS_S = 1.0
 
 
@@ -108,8 +113,12 @@ class WorkerShell:
         if self._server is None:
             self._server = WireServer(
                 self._pipeline.handle,
-                buffer_bytes=self._desk.snapshot.policy.limits.client_buffer_bytes,
-                idle_s=self._spec.client_idle_s,
+                limits=WireLimits(
+                    idle_s=self._spec.client_idle_s,
+                    head_s=self._spec.client_head_s,
+                    connections=self._spec.connections,
+                ),
+                buffer_bytes=lambda: self._desk.snapshot.policy.limits.client_buffer_bytes,
             )
         loop = asyncio.get_running_loop()
         # Duplicates: closing a server closes its socket, and the slot must stay open for whoever accepts next.
@@ -125,10 +134,10 @@ class WorkerShell:
     async def _wind_down(self) -> None:
         for slot in list(self._servers):
             self._stop_accepting(slot)
-        if self._server is not None:
-            self._server.hang_up_idle()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout_at(self._end_by) as self._patience:
+                if self._server is not None:
+                    await self._server.hang_up_idle(patience_s=FIRST_REQUEST_S)
                 await self._desk.quiet.wait()
         self._patience = None
         self._pipeline.end_all()
@@ -163,7 +172,7 @@ class WorkerShell:
         )
 
     def _task_failed(self, name: str, error: BaseException) -> None:
-        logging.getLogger(__name__).error("task %s failed", name, exc_info=error)
+        log.error("task.failed", extra={"task": name}, exc_info=error)
 
 
 BACKLOG = 4096

@@ -48,6 +48,7 @@ class AnswerRelay:
         "hold_max_s",
         "last_byte_at",
         "response_bytes",
+        "told",
         "zero_token_abort",
     )
 
@@ -90,6 +91,7 @@ class AnswerRelay:
         self.hold_max_s = 0.0
         self.last_byte_at: float | None = None
         self.response_bytes = 0
+        self.told: GatewayError | None = None
         self.zero_token_abort = False
 
     @property
@@ -167,13 +169,14 @@ class AnswerRelay:
     def close(
         self,
         ending: Ending,
-        error_for: Callable[[Ending], GatewayError],  # noqa: ARG002  (the relays' common shape)
+        error_for: Callable[[Ending], GatewayError],
     ) -> None:
         """End a flowing body; one that broke off is cut, so that the client cannot take it for whole."""
-        if not self._flowing or ending is Ending.CLIENT_GONE:
+        if not self._flowing or ending in {Ending.CLIENT_GONE, Ending.CLIENT_STALLED}:
             return
         if ending is Ending.COMPLETE:
             if self._framed:
                 self._write(TERMINATOR)
         else:
+            self.told = error_for(ending)
             self._wire.cut()

@@ -49,18 +49,17 @@ def held_answer(exchange: Exchange) -> AnswerRelay | None:
     return relay if isinstance(relay, AnswerRelay) and relay.unsent else None
 
 
-def attempt_of(visit: Visit, exchange: Exchange, *, dialect: Dialect) -> Attempt:
+def attempt_of(visit: Visit, exchange: Exchange, *, dialect: Dialect, stopping: bool) -> Attempt:
     """How the attempt ended, with an error status told from a whole answer."""
     relay, held = exchange.relay, held_answer(exchange)
     status = exchange.head.status if exchange.head is not None else 0
-    stopping = visit.backend is not None and visit.backend.stopping
     answer = (held.copy() or b"") if held is not None and (stopping or status >= FIRST_ERROR_STATUS) else b""
     ending = visit.ending
     if ending is Ending.COMPLETE and held is not None and status >= FIRST_ERROR_STATUS:
         ending = Ending.BAD_STATUS
     aborted = relay is not None and relay.zero_token_abort
-    if stopping and answer and status < FIRST_ERROR_STATUS and visit.body is not None:
-        aborted = aborted_before_a_token(summarise_body(dialect, answer, visit.body.shape))
+    if stopping and answer and status < FIRST_ERROR_STATUS and visit.shape is not None:
+        aborted = aborted_before_a_token(summarise_body(dialect, answer, visit.shape))
     return Attempt(
         ending=ending,
         status=status,

@@ -26,12 +26,13 @@ from gateway.proxy.wire import ClientWire
 _UNTOUCHED: Final = Untouched()
 
 SUCCESS: Final = range(200, 300)
+UNAUTHORIZED: Final = 401
 
 
 class RelayChooser:
     """Chooses for one request at one backend; called by the exchange."""
 
-    __slots__ = ("_backend", "_clock", "_dialect", "_shape", "_visit", "_wire")
+    __slots__ = ("_backend", "_clock", "_dialect", "_shape", "_stopping", "_visit", "_wire")
 
     def __init__(
         self,
@@ -39,19 +40,22 @@ class RelayChooser:
         wire: ClientWire,
         *,
         backend: BackendView,
+        stopping: Callable[[], bool],
         dialect: Dialect,
-        shape: RequestShape,
         clock: Callable[[], float],
     ) -> None:
         self._visit = visit
         self._wire = wire
         self._backend = backend
         self._dialect = dialect
-        self._shape = shape
+        self._stopping = stopping
+        self._shape = visit.shape or RequestShape(stream=False)
         self._clock = clock
 
     def __call__(self, exchange: Exchange, head: ResponseHead) -> Relay | Ending:
         """The relay for an answer with ``head``, or the ending when it is not an answer to what was asked."""
+        if head.status == UNAUTHORIZED:
+            return Ending.KEY_REFUSED  # the client's own key never goes upstream: this is about ours
         if head.status not in SUCCESS:
             return self._answer(exchange, head, edit=None)
         if head.event_stream:
@@ -67,6 +71,9 @@ class RelayChooser:
         client_chunked = visit.http_1_1
         visit.status = head.status
         visit.keep_alive = visit.keep_alive and client_chunked
+        stopping = self._stopping()
+        if not stopping:
+            visit.body = None  # a stream that has begun is tried nowhere else: a long prompt need not be kept
         return StreamRelay(
             exchange=exchange,
             wire=self._wire,
@@ -78,7 +85,7 @@ class RelayChooser:
             report=self._report,
             client_chunked=client_chunked,
             hold_bytes=limits.hold_bytes,
-            stopping=self._backend.stopping,
+            stopping=stopping,
             clock=self._clock,
         )
 
@@ -128,11 +135,9 @@ class RelayChooser:
     def _server_timing(self) -> bytes:
         """What is known when the head goes out: our own share and the backend's time to its first byte."""
         visit, exchange = self._visit, self._visit.exchange
-        queue_s = visit.queue_s or 0.0
-        entries = [b"queue;dur=%.1f" % (1e3 * queue_s)]
+        entries = [b"queue;dur=%.1f" % (1e3 * (visit.queue_s or 0.0))]
         if exchange is not None and exchange.sent_at is not None:
-            own_s = exchange.sent_at - visit.accepted - queue_s - visit.upload_s
-            entries.append(b"gateway;dur=%.1f" % (1e3 * own_s))
+            entries.append(b"gateway;dur=%.1f" % (1e3 * (visit.gateway_s or 0.0)))
             entries.append(b"backend;dur=%.1f" % (1e3 * (self._clock() - exchange.sent_at)))
         return b"Server-Timing: " + b", ".join(entries) + b"\r\n"
 

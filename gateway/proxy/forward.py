@@ -31,6 +31,9 @@ from gateway.proxy.upstream import Connection, Upstreams
 from gateway.proxy.watch import SilenceWatch
 from gateway.proxy.wire import ClientWire
 
+LEFT: Final = frozenset({Ending.CLIENT_GONE, Ending.CLIENT_STALLED})
+"""Endings after which nobody reads any more."""
+
 Relay = StreamRelay | AnswerRelay
 ChooseRelay = Callable[["Exchange", ResponseHead], Relay | Ending]
 
@@ -168,8 +171,8 @@ class Exchange:
         self.finish(Ending.CLIENT_GONE)
 
     def _give_client_up(self) -> None:
+        self.finish(Ending.CLIENT_STALLED)
         self._wire.cut()
-        self.finish(Ending.CLIENT_GONE)
 
     # --- the end ---
 
@@ -187,7 +190,7 @@ class Exchange:
         if self.relay is not None:
             self.relay.close(ending, error_for)
         self._wire.detach()
-        if ending is Ending.CLIENT_GONE:
+        if ending in LEFT:
             self._connection.abort()
         else:
             self._connection.end()
@@ -238,6 +241,10 @@ _TOLD: Final[Mapping[Ending, tuple[type[GatewayError], str]]] = MappingProxyType
         Ending.EOF: (BackendDied, "the backend closed the connection before its answer was complete"),
         Ending.RESET: (BackendDied, "the backend's connection broke before its answer was complete"),
         Ending.COMPLETE: (BackendDied, "the backend ended its answer without the end marker"),
+        Ending.KEY_REFUSED: (
+            BackendGarbled,
+            "the backend refused the gateway's own key; its operator has to look at api_key_env",
+        ),
         Ending.BAD_STATUS: (BackendRefused, "the backend is being stopped and did not take the request"),
         Ending.SHUTDOWN: (ShuttingDown, "the gateway is shutting down"),
     }

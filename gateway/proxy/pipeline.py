@@ -21,12 +21,12 @@ from gateway.core.routing.endpoints import Endpoint, Serves
 from gateway.core.routing.headers import upstream_headers
 from gateway.core.routing.retry import may_try_elsewhere
 from gateway.core.stream.summary import Dialect, Ending
-from gateway.errors import ConnectFailed, GatewayError, GatewayFault, ShuttingDown
+from gateway.errors import ConnectFailed, GatewayError, GatewayFault, NothingServing, ShuttingDown
 from gateway.proxy import envelope
 from gateway.proxy.admit import read_body, read_head
 from gateway.proxy.attempt import attempt_of, held_answer, request_bytes
 from gateway.proxy.choose import RelayChooser, own_headers
-from gateway.proxy.forward import Exchange, error_for
+from gateway.proxy.forward import LEFT, Exchange, error_for
 from gateway.proxy.ours import answer_ourselves
 from gateway.proxy.route import RETRY_AFTER_S, Desk, Lease
 from gateway.proxy.settle import FAILURES, TIMEOUTS, Settler
@@ -89,12 +89,14 @@ class Pipeline:
         finally:
             if engine:
                 self._settler.settle(visit)
+        if wire.blocked and not await wire.drained(visit.snapshot.policy.timers.client_write_s):
+            wire.cut()  # or answers to a client that never reads would pile up
         return Answered(keep_alive=visit.keep_alive and wire.open and not self._desk.stopping)
 
     async def _serve(
         self, visit: Visit, request: web.BaseRequest, wire: ClientWire, *, dialect: Dialect, endpoint: Endpoint
     ) -> None:
-        if self._desk.stopping:
+        if self._desk.stopping and wire.requests > 1:  # a first one was on its way before the client could know
             raise ShuttingDown("the gateway is shutting down", retry_after_s=RETRY_AFTER_S)
         with self._desk.enter():
             limits = visit.snapshot.policy.limits
@@ -111,7 +113,7 @@ class Pipeline:
         if body is None:
             raise GatewayFault("a request was admitted without its body")
         visit.snapshot = self._desk.snapshot
-        visit.model = body.model
+        visit.model, visit.shape = body.model, body.shape
         visit.pool = self._desk.pool_for(body.model)
         visit.injected = may_inject_usage(body, dialect)
         visit.extra_headers = upstream_headers(request.headers.items())
@@ -123,6 +125,7 @@ class Pipeline:
         """One attempt; True when the request is over, False when another backend may be tried."""
         backend = visit.backend = lease.backend
         visit.attempts += 1
+        visit.exchange, visit.status = None, 0  # of an attempt before this one
         timers = visit.snapshot.policy.timers
         target = self._target(backend.url, backend.tls_ca)
         try:
@@ -132,9 +135,14 @@ class Pipeline:
         except ConnectFailed as error:
             self._desk.suspect(backend.name)
             return self._failed_to_connect(visit, error)
-        if visit.body is None:
-            raise GatewayFault("a request was forwarded without its body")
-        chooser = RelayChooser(visit, wire, backend=backend, dialect=dialect, shape=visit.body.shape, clock=self._clock)
+        chooser = RelayChooser(
+            visit,
+            wire,
+            backend=backend,
+            stopping=lambda: self._desk.is_stopping(backend.name),
+            dialect=dialect,
+            clock=self._clock,
+        )
         exchange = visit.exchange = Exchange(
             connection,
             wire,
@@ -157,15 +165,19 @@ class Pipeline:
         return self._conclude(visit, exchange, dialect=dialect)
 
     def _failed_to_connect(self, visit: Visit, error: ConnectFailed) -> bool:
+        """Try the next one; when there is none the client is told why this one could not be reached."""
         visit.ending = Ending.CONNECT_FAILED
         visit.error = error
         if visit.backend is not None:
             self._settler.attempt_failed(visit.backend.name, error.code)
+        if not self._desk.has_other(pool=visit.pool, model=visit.model, tried=visit.tried):
+            raise NothingServing(error.message, retry_after_s=RETRY_AFTER_S) from error
         return False
 
     def _conclude(self, visit: Visit, exchange: Exchange, *, dialect: Dialect) -> bool:
         """What an exchange that ended means for the request; see :meth:`_attempt`."""
-        attempt = attempt_of(visit, exchange, dialect=dialect)
+        stopping = visit.backend is not None and self._desk.is_stopping(visit.backend.name)
+        attempt = attempt_of(visit, exchange, dialect=dialect, stopping=stopping)
         visit.ending = attempt.ending
         self._note_failure(visit, attempt.status)
         if may_try_elsewhere(attempt) and self._desk.has_other(pool=visit.pool, model=visit.model, tried=visit.tried):
@@ -173,12 +185,11 @@ class Pipeline:
         held = held_answer(exchange)
         if held is not None and attempt.ending in (Ending.COMPLETE, Ending.BAD_STATUS):
             held.release()
-        elif attempt.ending is not Ending.CLIENT_GONE:
+        elif attempt.ending not in LEFT:
             error = error_for(attempt.ending)
             if not attempt.sent_to_client:
                 raise error
-            if attempt.ending is not Ending.COMPLETE:
-                visit.error = error
+            visit.error = exchange.relay.told if exchange.relay is not None else error
         return True
 
     def _note_failure(self, visit: Visit, status: int) -> None:
@@ -223,8 +234,3 @@ class Pipeline:
         """Shutdown's deadline: end every open exchange, each with an error that its client can read."""
         for exchange in list(self._open):
             exchange.finish(Ending.SHUTDOWN)
-
-    @property
-    def open_exchanges(self) -> int:
-        """How many exchanges are open."""
-        return len(self._open)

@@ -8,7 +8,8 @@ the write, and can never disturb the stream.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Final, Protocol
 
 from gateway.core.routing.retry import aborted_before_a_token
@@ -29,9 +30,8 @@ from gateway.core.stream.summary import Dialect, Ending, Flag, StreamSummary
 from gateway.core.stream.tap import Tap
 from gateway.core.stream.whole import WholeEvents
 from gateway.errors import GatewayError
+from gateway.proxy.tapping import TAP_BATCH, TapQueue
 from gateway.proxy.wire import ClientWire
-
-TAP_BATCH: Final = 32
 
 
 class Ends(Protocol):
@@ -59,16 +59,17 @@ class StreamRelay:
         "_last",
         "_may_be_plain",
         "_needles",
+        "_opening",
         "_pending",
         "_plain",
         "_report",
         "_send",
-        "_summary",
         "_tap",
         "_withheld",
         "hold_max_s",
         "last_byte_at",
         "response_bytes",
+        "told",
         "zero_token_abort",
     )
 
@@ -98,7 +99,7 @@ class StreamRelay:
         self._body = body
         self._dialect = dialect
         self._edit = edit
-        self._tap = tap
+        self._tap = TapQueue(tap, clock)
         self._report = report
         self._client_chunked = client_chunked
         self._hold_bytes = hold_bytes
@@ -108,15 +109,16 @@ class StreamRelay:
         self._last = b""
         self._needles = edit.needles
         self._send = wire.writer()
+        self._opening = _OPENINGS[dialect]
         self._may_be_plain = client_chunked and isinstance(body, ChunkedBody)
         self._plain = False
-        self._pending: list[tuple[bytes, float]] = []
-        self._hold_since = 0.0
+        self._pending = self._tap.pending
+        self._hold_since: float | None = None
         self.hold_max_s = 0.0
         self.last_byte_at: float | None = None
         self.response_bytes = 0
+        self.told: GatewayError | None = None
         self.zero_token_abort = False
-        self._summary: StreamSummary | None = None
 
     @property
     def unsent(self) -> bool:
@@ -133,21 +135,22 @@ class StreamRelay:
 
         Written out for the usual read, one event in one short chunk: this runs once a token.
         """
-        self.last_byte_at = now = self._clock()
+        now = self._clock()
         if self._plain and data.endswith(b"\n\n\r\n"):
-            eol = data.find(b"\r\n", 0, 8)
+            eol = data.find(self._opening, 0, 16)
             if SHORT_SIZES.get(data[:eol]) == len(data) - eol - 4:
                 for needle in self._needles:
                     if needle in data:
                         break
                 else:
                     self._send(data)
+                    self.last_byte_at = now
                     self._last = data
                     self.response_bytes += len(data)
                     pending = self._pending
                     pending.append((data, now))
                     if len(pending) == TAP_BATCH:
-                        self._run_tap()
+                        self._tap.run()
                     return
         self._take(data, now)
 
@@ -161,32 +164,34 @@ class StreamRelay:
             return
         if payloads:
             self._pass_on(payloads, body.raw, now)
-        self._plain = self._may_be_plain and not (
-            self._head or self._events.rest_bytes or self._edit.held or body.held_bytes
-        )
+        if not payloads or not all(payload.startswith(b":") for payload in payloads):
+            self.last_byte_at = now  # a comment is no sign of the engine's life, only of its front end's
+        held = bool(self._events.rest_bytes or self._edit.held or body.held_bytes)
+        self._note_hold(now, held=held)
+        self._plain = self._may_be_plain and not (held or self._head)
         if body.ended:
             self._exchange.finish(Ending.COMPLETE)
         elif body.held_bytes + self._events.rest_bytes > self._hold_bytes:
             self._exchange.finish(Ending.OVERSIZE)
 
     def _pass_on(self, payloads: list[bytes], raw: bytes | None, now: float) -> None:
-        """Write what may go; the tap sees it after the write, or before it where an edit needs its numbers."""
-        self._run_tap()
-        untapped = payloads
+        """Write what may go; the tap sees it after the write, or before it where its numbers are needed for it."""
         if raw is not None and self._forwardable(raw, payloads):
             self._last = payloads[-1]
             self._write(raw)
+            self._tap.read(payloads, now)
+        elif self._edit.needles or self._withheld is not None:
+            self._tap.read(payloads, now)
+            self._reframe(payloads)
         else:
-            if self._edit.needles or self._withheld is not None:
-                untapped = self._tap_all(payloads, now)
-            self._reframe(payloads, now)
-        self._tap_all(untapped, now)
+            self._reframe(payloads)
+            self._tap.read(payloads, now)
 
-    def _tap_all(self, payloads: list[bytes], now: float) -> list[bytes]:
-        """Feed the tap; returns what is left to be fed: nothing."""
-        for payload in payloads:
-            self._tap.feed(payload, now)
-        return []
+    def _note_hold(self, now: float, *, held: bool) -> None:
+        """Keep the longest time that bytes waited for an event to become whole."""
+        if self._hold_since is not None:
+            self.hold_max_s = max(self.hold_max_s, now - self._hold_since)
+        self._hold_since = now if held else None
 
     def _forwardable(self, raw: bytes, payloads: list[bytes]) -> bool:
         """Whether ``raw`` may go as it is: whole events chunk by chunk, nothing held, nothing to edit, same framing."""
@@ -194,18 +199,13 @@ class StreamRelay:
             return False
         return all(map(ends_event, payloads)) and all(needle not in raw for needle in self._needles)
 
-    def _reframe(self, payloads: list[bytes], now: float) -> None:
+    def _reframe(self, payloads: list[bytes]) -> None:
         """The slow way: join, cut after the last whole event, edit where it concerns, frame anew."""
-        held_since = self._hold_since if self._events.rest_bytes else now
         events = self._events.feed(b"".join(payloads))
-        if self._events.rest_bytes:
-            self._hold_since = now if events else held_since
         if self._withheld is not None:
             events = self._release(events)
         if not events:
             return
-        if held_since < now:
-            self.hold_max_s = max(self.hold_max_s, now - held_since)
         self._last = events[-_MARKER_TAIL:]
         if self._head:
             self._edit.begin(events)
@@ -218,7 +218,7 @@ class StreamRelay:
     def _release(self, events: bytes) -> bytes:
         """Hold the beginning back until it holds a token: an abort without one has accepted nothing of the request."""
         events = (self._withheld or b"") + events
-        seen = self._tap.close(self._clock())
+        seen = self._tap.so_far()
         aborted = aborted_before_a_token(seen)
         if aborted or not (seen.chunks or seen.finish_reasons or seen.error):
             self._withheld = events
@@ -240,13 +240,7 @@ class StreamRelay:
         self._send(data)
 
     def _current_report(self) -> PaceReport:
-        return self._report(self._tap.close(self._clock()))
-
-    def _run_tap(self) -> None:
-        pending, self._pending = self._pending, []
-        feed = self._tap.feed  # never raises: a failure inside switches the tap off and is flagged
-        for data, at in pending:
-            feed(data[data.find(b"\r\n") + 2 : -2], at)
+        return self._report(self._tap.so_far())
 
     def lost(self, error: Exception | None) -> None:
         """The upstream connection ended."""
@@ -264,12 +258,15 @@ class StreamRelay:
         Nothing is written while the client has had nothing (a status will tell it), nor after it has left.
         """
         summary = self.summary()
-        if self._head or ending is Ending.CLIENT_GONE:
+        if self._head or ending in {Ending.CLIENT_GONE, Ending.CLIENT_STALLED}:
             return
+        closing = self._edit.held
         if ending is Ending.COMPLETE and self._ended_by_engine(summary):
-            closing = self._framed(self._edit.held + self._events.take_rest())
+            closing += self._events.take_rest()
         else:
-            closing = self._framed(error_event(error_for(ending), self._dialect))
+            self.told = error_for(ending)
+            closing += error_event(self.told, self._dialect)
+        closing = self._framed(closing)
         self._write(closing + TERMINATOR if self._client_chunked else closing)
 
     def _ended_by_engine(self, summary: StreamSummary) -> bool:
@@ -279,12 +276,19 @@ class StreamRelay:
         return summary.done_marker
 
     def summary(self) -> StreamSummary:
-        """What the tap measured; final once the stream has been closed."""
-        if self._summary is None:
-            self._run_tap()
-            self._summary = self._tap.close(self._clock())
-        return self._summary
+        """What the tap measured; ends the measuring."""
+        return self._tap.summary()
 
 
 _MARKER_TAIL: Final = 64
+_OPENINGS: Final[Mapping[Dialect, bytes]] = MappingProxyType(
+    {
+        Dialect.CHAT: b"\r\ndata: ",
+        Dialect.COMPLETIONS: b"\r\ndata: ",
+        Dialect.RESPONSES: b"\r\nevent: ",
+        Dialect.MESSAGES: b"\r\nevent: ",
+    }
+)
+"""End of a chunk's size line and the beginning of the dialect's usual event: comments never look like it."""
+
 _DONE_DIALECTS: Final = (Dialect.CHAT, Dialect.COMPLETIONS)

@@ -76,6 +76,8 @@ class Desk:
         for owned in (self._pulses, self._crowded_at, self._suspect_since):
             for name in [n for n in owned if n not in names]:
                 del owned[name]
+        for track in self._pulses.values():
+            track.window_s = snapshot.policy.timers.silent_max_s
         for backend in snapshot.backends:
             if backend.state is BackendState.DRAINING:
                 self._report_drain(backend.name)
@@ -133,6 +135,10 @@ class Desk:
     def has_other(self, *, pool: str, model: str, tried: Collection[str]) -> bool:
         """Whether a backend is left that has not been tried."""
         return bool(candidates(self.snapshot, pool, model, tried=tried))
+
+    def is_stopping(self, backend: str) -> bool:
+        """Whether we ourselves are ending ``backend``, as of now."""
+        return any(b.stopping for b in self.snapshot.backends if b.name == backend)
 
     def suspect(self, backend: str) -> None:
         """``backend`` refused a connection just now."""

@@ -6,6 +6,8 @@ effort).  Never awaits, never raises for what a request did.
 
 from __future__ import annotations
 
+import logging
+import re
 from collections import Counter
 from collections.abc import Callable
 
@@ -16,11 +18,14 @@ from gateway.core.stream.tap import summarise_body
 from gateway.proxy.relay import StreamRelay
 from gateway.proxy.visit import Visit
 
-OTHER_MODEL = "other"
-MODEL_CHARS = 256
-"""What is kept of a model's name: clients send anything."""
+OTHER = "other"
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE"})
+NAME = re.compile(r"[A-Za-z0-9._:/@+\-]{1,256}")
+"""What a model may be called to be recorded: clients send anything, a prompt by mistake among it."""
 
-FAILURES = frozenset({Ending.EOF, Ending.RESET, Ending.BAD_FRAMING, Ending.NOT_SSE, Ending.OVERSIZE})
+FAILURES = frozenset(
+    {Ending.EOF, Ending.RESET, Ending.BAD_FRAMING, Ending.NOT_SSE, Ending.OVERSIZE, Ending.KEY_REFUSED}
+)
 TIMEOUTS = frozenset({Ending.FIRST_EVENT_TIMEOUT, Ending.STALL_TIMEOUT})
 
 
@@ -44,10 +49,15 @@ class Settler:
 
     def settle(self, visit: Visit) -> None:
         """Turn ``visit`` into its record."""
-        record = self._record(visit, _summary(visit))
+        try:
+            summary = _summary(visit)
+        except Exception:  # whatever measuring does, the request must have its record
+            logging.getLogger(__name__).exception("a request could not be measured")
+            summary = None
+        record = self._record(visit, summary)
         if record.summary is not None and Flag.TAP_DISABLED in record.summary.flags:
             self.tap_failures += 1
-        model = record.model if record.pool else OTHER_MODEL  # clients must not be able to invent labels
+        model = record.model if record.pool else OTHER  # clients must not be able to invent labels
         key = f"{record.endpoint}|{model}|{record.backend}|{record.outcome}|{record.status}"
         self.outcomes[key] += 1
         self._offer(record)
@@ -58,11 +68,11 @@ class Settler:
 
     def _record(self, visit: Visit, summary: StreamSummary | None) -> RequestRecord:
         now = self._clock()
-        exchange, backend, body = visit.exchange, visit.backend, visit.body
+        exchange, backend, shape = visit.exchange, visit.backend, visit.shape
         relay = exchange.relay if exchange is not None else None
         sent_at = exchange.sent_at if exchange is not None else None
         status = exchange.head.status if exchange is not None and exchange.head is not None else 0
-        stream = isinstance(relay, StreamRelay) or (relay is None and body is not None and body.shape.stream)
+        stream = isinstance(relay, StreamRelay) or (relay is None and shape is not None and shape.stream)
 
         def since(instant: float | None) -> float | None:
             return None if instant is None else instant - visit.accepted
@@ -71,13 +81,13 @@ class Settler:
             request_id=visit.request_id,
             slot=self._slot,
             accepted_wall=visit.accepted_wall,
-            endpoint=visit.endpoint.name if visit.endpoint is not None else OTHER_MODEL,
-            method=visit.method,
+            endpoint=visit.endpoint.name if visit.endpoint is not None else OTHER,
+            method=visit.method if visit.method in METHODS else OTHER,
             status=visit.status,
             outcome=decide_outcome(summary, visit.ending, stream=stream, status=status),
             ending=visit.ending,
             stream=stream,
-            model=visit.model[:MODEL_CHARS],
+            model=visit.model if NAME.fullmatch(visit.model) else "",
             pool=visit.pool,
             backend=backend.name if backend is not None else "",
             profile=backend.profile if backend is not None else "",
@@ -88,27 +98,23 @@ class Settler:
             request_bytes=visit.request_bytes,
             response_bytes=relay.response_bytes if relay is not None else visit.response_bytes,
             queue_s=visit.queue_s,
-            upload_s=visit.upload_s if body is not None else None,
+            upload_s=visit.upload_s if shape is not None else None,
             sent_s=since(sent_at),
             headers_s=since(exchange.headers_at if exchange is not None else None),
             ttft_s=since(summary.first_token if summary is not None else None),
             ttfv_s=since(summary.first_visible if summary is not None else None),
             last_token_s=since(summary.last_token if summary is not None else None),
             total_s=now - visit.accepted,
-            gateway_s=None if sent_at is None else _gateway_s(visit, sent_at),
+            gateway_s=visit.gateway_s,
             hold_max_s=relay.hold_max_s if relay is not None else 0.0,
             blocked_s=exchange.blocked_s if exchange is not None else 0.0,
             summary=summary,
         )
 
 
-def _gateway_s(visit: Visit, sent_at: float) -> float:
-    return max(0.0, sent_at - visit.accepted - (visit.queue_s or 0.0) - visit.upload_s)
-
-
 def _summary(visit: Visit) -> StreamSummary | None:
     exchange = visit.exchange
-    if exchange is None or exchange.relay is None or exchange.head is None or visit.body is None:
+    if exchange is None or exchange.relay is None or exchange.head is None or visit.shape is None:
         return None
     if isinstance(exchange.relay, StreamRelay):
         return exchange.relay.summary()
@@ -116,4 +122,4 @@ def _summary(visit: Visit) -> StreamSummary | None:
     body = exchange.relay.copy()
     if body is None or dialect is None or exchange.head.status >= 300:
         return None
-    return summarise_body(dialect, body, visit.body.shape)
+    return summarise_body(dialect, body, visit.shape)

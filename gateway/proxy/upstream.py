@@ -69,7 +69,6 @@ class Connection(asyncio.Protocol):
     def __init__(self, target: Target) -> None:
         self.target = target
         self.idle_since = 0.0
-        self.reused = False
         self._receiver: Receiver | None = None
         self._transport: asyncio.Transport | None = None
 
@@ -162,7 +161,6 @@ class Upstreams:
         while kept:
             connection = kept.pop()
             if connection.usable and connection.idle_since >= newest_first:
-                connection.reused = True
                 return connection
             connection.abort()
         return await self._open(target, timeout_s=timeout_s)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from gateway.core.request.body import ParsedBody
 from gateway.core.routing.endpoints import Endpoint
 from gateway.core.routing.snapshot import BackendView, Snapshot
-from gateway.core.stream.summary import Ending
+from gateway.core.stream.summary import Ending, RequestShape
 from gateway.errors import GatewayError
 from gateway.proxy.forward import Exchange
 
@@ -40,6 +40,7 @@ class Visit:
         "request_bytes",
         "request_id",
         "response_bytes",
+        "shape",
         "snapshot",
         "status",
         "tried",
@@ -55,7 +56,8 @@ class Visit:
         self.keep_alive = True
         self.http_1_1 = True
         self.endpoint: Endpoint | None = None
-        self.body: ParsedBody | None = None
+        self.body: ParsedBody | None = None  # let go once nothing can be tried again
+        self.shape: RequestShape | None = None
         self.metrics = "none"
         self.extra_headers = b""
         self.model = ""
@@ -79,3 +81,9 @@ class Visit:
     def queue_s(self) -> float | None:
         """Time spent waiting to be admitted; the client's upload comes before it and is not part of it."""
         return None if self.admitted is None or self.queued is None else self.admitted - self.queued
+
+    @property
+    def gateway_s(self) -> float | None:
+        """The gateway's own share: accepted to sent, less queue and upload."""
+        sent_at = self.exchange.sent_at if self.exchange is not None else None
+        return None if sent_at is None else max(0.0, sent_at - self.accepted - (self.queue_s or 0.0) - self.upload_s)

@@ -8,17 +8,22 @@ response objects cost more per chunk than the rest of the relay.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import Any, Protocol, cast
 
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
+from msgspec import Struct
 
 from gateway.core.stream.envelope import error_body
-from gateway.errors import BadRequest
+from gateway.errors import BadRequest, GatewayError, GatewayFault, Overloaded
+from gateway.proxy.envelope import error_response
 
 Handler = Callable[[web.BaseRequest, "ClientWire"], Awaitable["Answered"]]
+
+log = logging.getLogger("gateway.wire")
 
 
 class WireSink(Protocol):
@@ -58,11 +63,15 @@ class Answered:
 class ClientWire(RequestHandler):
     """One client connection.  Owner of the write side while an exchange is attached."""
 
-    __slots__ = ("_sink",)
+    __slots__ = ("_head_s", "_head_timer", "_sink", "requests")
 
-    def __init__(self, manager: web.Server, **options: Any) -> None:
+    def __init__(self, manager: web.Server, *, head_s: float, **options: Any) -> None:
+        """``head_s`` bounds the time from a request head's first byte to its last."""
         super().__init__(manager, **options)
         self._sink: WireSink | None = None
+        self._head_s = head_s
+        self._head_timer: asyncio.TimerHandle | None = None
+        self.requests = 0  # whose head came whole on this connection
 
     @property
     def blocked(self) -> bool:
@@ -77,6 +86,8 @@ class ClientWire(RequestHandler):
     def attach(self, sink: WireSink) -> None:
         """Tell ``sink`` about flow control and the client's leaving until :meth:`detach`."""
         self._sink = sink
+        if self._paused:
+            sink.client_blocked()
 
     def detach(self) -> None:
         """Nobody is told any more."""
@@ -91,6 +102,17 @@ class ClientWire(RequestHandler):
         """The transport's own ``write``, for one exchange that ends when the client leaves: no frame in between."""
         return self.send if self.transport is None else self.transport.write
 
+    async def drained(self, timeout_s: float) -> bool:
+        """Wait until the client has taken enough of what was written; False when it did not within ``timeout_s``."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._drain_helper()
+        except TimeoutError:
+            return False
+        except ConnectionError:
+            pass  # it has left, which its exchange was told
+        return True
+
     def cut(self) -> None:
         """Drop the connection at once: the only honest end of a body that cannot be completed."""
         if self.transport is not None:
@@ -100,6 +122,16 @@ class ClientWire(RequestHandler):
         """Close a connection on which no request has begun; one that has goes on to its end."""
         if self._waiter is not None and self._current_request is None:
             self.close()
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes of a request; a head that has begun and does not end is given up after ``head_s``."""
+        super().data_received(data)
+        if self._waiter is None or self._waiter.done() or self._messages:
+            if self._head_timer is not None:
+                self._head_timer.cancel()
+                self._head_timer = None
+        elif self._head_timer is None and not self._force_close:
+            self._head_timer = self._loop.call_later(self._head_s, self.cut)
 
     def pause_writing(self) -> None:
         """Flow control of the transport."""
@@ -115,6 +147,9 @@ class ClientWire(RequestHandler):
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """The client left, or we cut it off; aiohttp cancels the handler after this."""
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
         sink, self._sink = self._sink, None
         if sink is not None:
             sink.client_gone()
@@ -128,9 +163,10 @@ class ClientWire(RequestHandler):
         message: str | None = None,  # noqa: ARG002  (aiohttp's signature; may quote the client's bytes)
     ) -> web.StreamResponse:
         """A request head that is no HTTP, or a defect that reached aiohttp: one JSON envelope, then the end."""
+        error: GatewayError = BadRequest("the request is not valid HTTP/1.1")
         if status >= 500:
-            logging.getLogger(__name__).error("request handler failed", exc_info=exc)
-        error = BadRequest("the request is not valid HTTP/1.1")
+            log.error("request.defect", exc_info=exc)
+            error = GatewayFault("the gateway has a defect; the request was not completed")
         answer = web.Response(
             status=status,
             body=error_body(error, None),
@@ -141,41 +177,93 @@ class ClientWire(RequestHandler):
         return answer
 
 
+class WireLimits(Struct, frozen=True, kw_only=True):
+    """What one worker allows its clients' connections.
+
+    ``idle_s`` bounds a connection between requests, ``head_s`` a request head from its first byte; ``linger_s`` is how
+    long the rest of a refused body is read and dropped, so that the client gets to read why; ``connections`` is how
+    many may be open at once.  The body's limits are the admit station's.
+    """
+
+    idle_s: float = 75.0
+    head_s: float = 30.0
+    linger_s: float = 2.0
+    connections: int = 16384
+
+
+_TOO_MANY = error_response(
+    Overloaded("too many connections are open; try again shortly", retry_after_s=1.0),
+    dialect=None,
+    headers=b"Connection: close\r\n",
+)
+
+
 class WireServer(web.Server):
     """aiohttp's low-level server over :class:`ClientWire`."""
 
-    def __init__(self, handler: Handler, *, buffer_bytes: int, idle_s: float) -> None:
-        """Take the limits of a connection.
-
-        ``buffer_bytes`` is the write buffer past which the client counts as blocked; ``idle_s`` bounds both an
-        idle connection and the time for a request head.  The body's limits are the admit station's.
-        """
+    def __init__(self, handler: Handler, *, limits: WireLimits, buffer_bytes: Callable[[], int]) -> None:
+        """``buffer_bytes`` is asked for each connection: the write buffer past which its client counts as blocked."""
         self._buffer_bytes = buffer_bytes
         self._on_request = handler
+        self._limits = limits
+        self.refused = 0
+        self._fresh: set[RequestHandler] = set()
+        self._none_fresh = asyncio.Event()
+        self._none_fresh.set()
         super().__init__(
             self._entry,
             handler_cancellation=True,
-            keepalive_timeout=idle_s,
+            keepalive_timeout=limits.idle_s,
             access_log=None,
             auto_decompress=False,
-            lingering_time=2.0,
+            lingering_time=limits.linger_s,
         )
 
     def _entry(self, request: web.BaseRequest) -> Awaitable[web.StreamResponse]:
         wire = cast("ClientWire", request.protocol)
+        wire.requests += 1
+        self._no_longer_fresh(wire)
         return cast("Awaitable[web.StreamResponse]", self._on_request(request, wire))
 
     def connection_made(self, handler: RequestHandler, transport: asyncio.Transport) -> None:
-        """Bound the write buffer, then as aiohttp does."""
-        transport.set_write_buffer_limits(high=self._buffer_bytes)
+        """Refuse what is over the limit of connections, bound the write buffer, then as aiohttp does."""
         super().connection_made(handler, transport)
+        if len(self._connections) > self._limits.connections:
+            self.refused += 1
+            transport.write(_TOO_MANY)
+            transport.close()
+            return
+        transport.set_write_buffer_limits(high=self._buffer_bytes())
+        self._fresh.add(handler)
+        self._none_fresh.clear()
 
-    def hang_up_idle(self) -> None:
-        """Close every connection on which no request has begun."""
+    def connection_lost(self, handler: RequestHandler, exc: BaseException | None = None) -> None:
+        """Forget the connection, as aiohttp does."""
+        self._no_longer_fresh(handler)
+        super().connection_lost(handler, exc)
+
+    def _no_longer_fresh(self, handler: RequestHandler) -> None:
+        self._fresh.discard(handler)
+        if not self._fresh:
+            self._none_fresh.set()
+
+    async def hang_up_idle(self, *, patience_s: float) -> None:
+        """Close every connection on which no request is open.
+
+        One on which none has ever come gets ``patience_s`` for its first: its client connected before it could know,
+        and the request may be on its way.  Returns when all of that is over.
+        """
+        self._hang_up(spare=self._fresh)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(patience_s):
+                await self._none_fresh.wait()
+        self._hang_up(spare=())
+
+    def _hang_up(self, *, spare: Collection[RequestHandler]) -> None:
         for wire in self.connections:
-            if isinstance(wire, ClientWire):
+            if isinstance(wire, ClientWire) and wire not in spare:
                 wire.hang_up_if_idle()
 
     def __call__(self) -> ClientWire:
         """A protocol for a new connection."""
-        return ClientWire(self, loop=self._loop, **self._kwargs)
+        return ClientWire(self, head_s=self._limits.head_s, loop=self._loop, **self._kwargs)

@@ -135,7 +135,6 @@ class Recording:
         return RequestShape(
             stream=body.get("stream") is True,
             n=body.get("n") or 1,
-            tools="tools" in body,
             logprobs=bool(body.get("logprobs")),
             token_ids=bool(body.get("return_token_ids")),
             continuous_usage=bool(options.get("continuous_usage_stats")),

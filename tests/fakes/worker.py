@@ -16,7 +16,7 @@ from gateway.proxy.pipeline import Pipeline
 from gateway.proxy.route import Desk
 from gateway.proxy.settle import Settler
 from gateway.proxy.upstream import Upstreams
-from gateway.proxy.wire import WireServer
+from gateway.proxy.wire import WireLimits, WireServer
 
 TEST_ENDPOINTS = {
     path: Endpoint(name, path, frozenset({"POST"}), Serves.ENGINE, dialect)
@@ -32,7 +32,14 @@ TEST_ENDPOINTS = {
 class FakeWorker:
     """The stations of one worker; records, failures and acknowledgements are kept for the test to read."""
 
-    def __init__(self, *, idle_s: float = 30.0, client_buffer_bytes: int = 64 * 1024) -> None:
+    def __init__(
+        self,
+        *,
+        idle_s: float = 30.0,
+        head_s: float = 30.0,
+        connections: int = 1000,
+        client_buffer_bytes: int = 64 * 1024,
+    ) -> None:
         self.records: list[RequestRecord] = []
         self.failures: list[BackendFailure] = []
         self.acks: list[DrainAck] = []
@@ -48,7 +55,11 @@ class FakeWorker:
             version="0.test",
             clock=clock,
         )
-        self.server = WireServer(self.pipeline.handle, buffer_bytes=client_buffer_bytes, idle_s=idle_s)
+        self.server = WireServer(
+            self.pipeline.handle,
+            limits=WireLimits(idle_s=idle_s, head_s=head_s, connections=connections),
+            buffer_bytes=lambda: client_buffer_bytes,
+        )
         self.port = 0
         self._arrived = asyncio.Event()
 
@@ -107,9 +118,15 @@ def backend_view(
 
 
 @asynccontextmanager
-async def running_worker(*, idle_s: float = 30.0, client_buffer_bytes: int = 64 * 1024) -> AsyncIterator[FakeWorker]:
+async def running_worker(
+    *,
+    idle_s: float = 30.0,
+    head_s: float = 30.0,
+    connections: int = 1000,
+    client_buffer_bytes: int = 64 * 1024,
+) -> AsyncIterator[FakeWorker]:
     """A worker that listens on a loopback port until the block ends."""
-    worker = FakeWorker(idle_s=idle_s, client_buffer_bytes=client_buffer_bytes)
+    worker = FakeWorker(idle_s=idle_s, head_s=head_s, connections=connections, client_buffer_bytes=client_buffer_bytes)
     server = await asyncio.get_running_loop().create_server(worker.server, "127.0.0.1", 0)
     worker.port = server.sockets[0].getsockname()[1]
     try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 
 import pytest
@@ -226,3 +228,56 @@ async def test_the_gateway_s_own_endpoints() -> None:
             worker.desk.stopping = True
             assert (await get("/ready")).status == 503
         assert worker.records == [], "the gateway's own endpoints are no requests to settle"
+
+
+@pytest.mark.looptime
+async def test_a_head_that_has_begun_and_does_not_end_is_given_up() -> None:
+    async with running_worker(idle_s=100_000, head_s=30) as worker:
+        worker.serve([])
+        begun = asyncio.get_running_loop().time()
+        async with raw_client(worker.port) as client:
+            await client.send(b"POST /v1/chat/completions HTTP/1.1\r\nHost: g\r\nX-Slow: ")
+            with contextlib.suppress(ConnectionError):
+                assert await client.at_end(timeout_s=10_000)
+        assert 30 <= asyncio.get_running_loop().time() - begun < 31
+
+
+@pytest.mark.looptime
+async def test_a_head_in_pieces_that_ends_in_time_is_served() -> None:
+    async with running_worker(idle_s=100_000, head_s=30) as worker:
+        worker.serve([])
+        async with raw_client(worker.port) as client:
+            for piece in (b"GET /hea", b"lth HTTP/1.1\r\n", b"Host: g\r\n\r\n"):
+                await client.send(piece)
+                await asyncio.sleep(5)
+            assert (await client.answer()).status == 200
+            await asyncio.sleep(1000)
+            await client.send(b"GET /health HTTP/1.1\r\nHost: g\r\n\r\n")
+            assert (await client.answer()).status == 200, "an idle connection has begun no head"
+
+
+async def test_one_connection_too_many_is_told_so_and_the_others_go_on() -> None:
+    async with running_worker(connections=1) as worker:
+        worker.serve([])
+        async with raw_client(worker.port) as first:
+            await first.send(b"GET /health HTTP/1.1\r\nHost: g\r\n\r\n")
+            assert (await first.answer()).status == 200
+            async with raw_client(worker.port) as second:
+                seen = await second.answer()
+                assert (seen.status, seen.error["code"]) == (429, "overloaded")
+                assert await second.at_end()
+            await first.send(b"GET /health HTTP/1.1\r\nHost: g\r\n\r\n")
+            assert (await first.answer()).status == 200
+        assert worker.server.refused == 1
+
+
+async def test_what_a_client_calls_its_model_or_verb_is_recorded_only_when_it_is_a_name() -> None:
+    async with ScriptedBackend() as backend, running_worker() as worker:
+        worker.serve([backend_view(backend.url)], policy=WorkerPolicy())
+        async with raw_client(worker.port) as client:
+            for model in ("a prompt that went astray", "x" * 5_000_000, "org/model-1:latest"):
+                await client.post({"model": model})
+                assert (await client.answer()).status == 404
+            await client.send(b"PROPFINDISH /v1/chat/completions HTTP/1.1\r\nHost: g\r\n\r\n")
+            await client.answer()
+        assert [r.model for r in worker.records[:3]] == ["", "", "org/model-1:latest"]

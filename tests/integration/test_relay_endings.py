@@ -252,3 +252,70 @@ async def test_a_backend_without_chunked_framing_is_relayed_in_whole_events() ->
         body, whole, _ = await ended(worker, backend, Script((head, ROLE[:9], ROLE[9:] + STOP, DONE), End.CLOSE))
         assert (body, whole) == (ROLE + STOP + DONE, True)
         assert (await worker.record()).outcome is Outcome.OK
+
+
+async def test_a_finish_event_that_waited_for_usage_is_not_lost_when_the_backend_dies() -> None:
+    async with ScriptedBackend() as backend, running_worker() as worker:
+        worker.serve([backend_view(backend.url)])
+        body, _, _ = await ended(worker, backend, Script((HEAD, chunk(ROLE + HELLO), chunk(STOP)), End.CLOSE))
+        assert body.startswith(ROLE + HELLO + STOP + b'data: {"error":')
+        assert (await worker.record()).error_code == "backend_died"
+
+
+async def test_an_ending_without_the_marker_names_the_error_that_the_client_was_told() -> None:
+    async with ScriptedBackend() as backend, running_worker() as worker:
+        worker.serve([backend_view(backend.url)])
+        await ended(worker, backend, Script((HEAD, chunk(ROLE + HELLO), b"0\r\n\r\n")))
+        assert (await worker.record()).error_code == "backend_died"
+
+
+@pytest.mark.looptime
+async def test_comments_for_ever_are_no_sign_of_life() -> None:
+    async with ScriptedBackend() as backend, running_worker(idle_s=100_000) as worker:
+        worker.serve([backend_view(backend.url)], policy=WorkerPolicy(timers=TimerPolicy(stall_s=120)))
+        gates = [asyncio.Event() for _ in range(40)]
+        pieces = [piece for gate in gates for piece in (gate, chunk(b": keep-alive\n\n"))]
+        backend.add(Script((HEAD, chunk(ROLE + HELLO), *pieces), End.HANG))
+
+        async def open_gates() -> None:
+            for gate in gates:
+                await asyncio.sleep(10)
+                gate.set()
+
+        async with raw_client(worker.port) as client, asyncio.TaskGroup() as group:
+            opening = group.create_task(open_gates())
+            await client.post(REQUEST)
+            seen = await client.answer(timeout_s=10_000)
+            opening.cancel()
+        assert b": keep-alive" in seen.body
+        record = await worker.record()
+        assert record.ending is Ending.STALL_TIMEOUT
+        assert 120 <= record.total_s < 131
+
+
+async def test_the_gateway_s_own_key_being_refused_is_not_the_client_s_401() -> None:
+    async with ScriptedBackend() as backend, running_worker() as worker:
+        worker.serve([backend_view(backend.url)])
+        backend.add(Script((answer(b'{"error":"Unauthorized"}', status=401),)))
+        async with raw_client(worker.port) as client:
+            await client.post(REQUEST)
+            seen = await client.answer()
+        assert (seen.status, "api_key_env" in seen.error["message"]) == (502, True)
+        assert (await worker.record()).ending is Ending.KEY_REFUSED
+
+
+@pytest.mark.looptime
+async def test_how_long_bytes_were_held_for_an_event_to_become_whole() -> None:
+    gate = asyncio.Event()
+    async with ScriptedBackend() as backend, running_worker(idle_s=100_000) as worker:
+        worker.serve([backend_view(backend.url)])
+        whole = chunk(HELLO)
+        script = Script((HEAD, chunk(ROLE), whole[:20], gate, whole[20:], chunk(STOP + DONE) + b"0\r\n\r\n"))
+        backend.add(script)
+        async with raw_client(worker.port) as client:
+            await client.post(REQUEST)
+            await client.until(ROLE)
+            await asyncio.sleep(3)
+            gate.set()
+            await client.answer(timeout_s=100)
+        assert 2.9 < (await worker.record()).hold_max_s < 3.5

@@ -106,7 +106,7 @@ async def test_the_report_comes_as_the_last_event_before_the_marker(cuts: list[i
         (None, {"include_usage": True}),
         ({}, {"include_usage": True}),
         ({"include_usage": False}, {"include_usage": True}),
-        ({"continuous_usage_stats": False}, {"continuous_usage_stats": False, "include_usage": True}),
+        ({"continuous_usage_stats": True, "x": 1}, {"x": 1, "include_usage": True}),
         ("text", "text"),
     ],
 )

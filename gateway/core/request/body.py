@@ -50,11 +50,11 @@ def parse_body(data: bytes, dialect: Dialect) -> ParsedBody:
         shape=RequestShape(
             stream=stream,
             n=_choices(fields, dialect),
-            tools=_present(fields, "tools") or _present(fields, "functions"),
             logprobs=_asks_logprobs(fields),
             token_ids=_read(fields, "return_token_ids", _BOOL) or False,
             structured=not _STRUCTURED.isdisjoint(fields) and any(_present(fields, name) for name in _STRUCTURED),
-            continuous_usage=bool(options.continuous_usage_stats),
+            # Without include_usage vLLM ignores it, and so it must stay when the gateway asks for usage.
+            continuous_usage=bool(options.continuous_usage_stats and options.include_usage),
         ),
         asked_usage=bool(options.include_usage),
     )
@@ -68,6 +68,7 @@ def emit_body(body: ParsedBody, *, inject_usage: bool) -> bytes:
     options = _read(fields, "stream_options", _FIELDS)
     if options:
         options["include_usage"] = Raw(b"true")
+        options.pop("continuous_usage_stats", None)
         fields["stream_options"] = Raw(msgspec.json.encode(options))
     else:
         fields["stream_options"] = Raw(_STREAM_OPTIONS)
@@ -98,10 +99,10 @@ class _StreamOptions(Struct):
 # Decoders made once: msgspec works a type out anew at each call of its function.
 _FIELDS: Final = msgspec.json.Decoder(dict[str, Raw])
 _LIST: Final = msgspec.json.Decoder(list[Raw])
-_OPTIONS: Final = msgspec.json.Decoder(_StreamOptions)
-_BOOL: Final = msgspec.json.Decoder(bool)
+_OPTIONS: Final = msgspec.json.Decoder(_StreamOptions, strict=False)  # as lenient as the engine: 1, "true"
+_BOOL: Final = msgspec.json.Decoder(bool, strict=False)
 _TEXT: Final = msgspec.json.Decoder(str)
-_INT: Final = msgspec.json.Decoder(int)
+_INT: Final = msgspec.json.Decoder(int, strict=False)
 
 
 def _read(fields: dict[str, Raw], name: str, kind: msgspec.json.Decoder[_T]) -> _T | None:

@@ -12,7 +12,7 @@ from gateway.core.routing.backend import BackendState
 
 
 class TimerPolicy(Struct, frozen=True, kw_only=True):
-    """Every wait of the request flow, in seconds; 0 switches ``total_s`` and ``first_comment_s`` off."""
+    """Every wait of the request flow, in seconds; 0 switches ``total_s`` off."""
 
     connect_s: float = 2.0
     first_event_s: float = 600.0

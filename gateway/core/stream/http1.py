@@ -65,12 +65,12 @@ def parse_head(data: bytes | bytearray) -> tuple[ResponseHead, int] | None:
     while True:
         end = data.find(b"\r\n\r\n", start)
         if end < 0:
-            if len(data) - start > MAX_HEAD_BYTES:
+            if len(data) > MAX_HEAD_BYTES:
                 raise BadFraming("response head over 64 KiB")
             if len(data) - start >= 5 and data[start : start + 5] != b"HTTP/":
                 raise BadFraming("not an HTTP response")
             return None
-        if end - start > MAX_HEAD_BYTES:
+        if end > MAX_HEAD_BYTES:
             raise BadFraming("response head over 64 KiB")
         lines = bytes(data[start:end]).split(b"\r\n")
         status, reason, version = _status_line(lines[0])

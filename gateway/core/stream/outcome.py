@@ -29,11 +29,11 @@ def decide_outcome(summary: StreamSummary | None, ending: Ending, *, stream: boo
             return _unless_finished(Outcome.UPSTREAM_ERROR, summary, stream=stream)
         case Ending.FIRST_EVENT_TIMEOUT | Ending.STALL_TIMEOUT | Ending.TOTAL_TIMEOUT:
             return _unless_finished(Outcome.UPSTREAM_TIMEOUT, summary, stream=stream)
-        case Ending.CLIENT_GONE:
+        case Ending.CLIENT_GONE | Ending.CLIENT_STALLED:
             return _unless_finished(Outcome.CLIENT_GONE, summary, stream=stream)
         case Ending.SHUTDOWN:
             return _unless_finished(Outcome.SHUTDOWN, summary, stream=stream)
-        case Ending.BAD_FRAMING | Ending.NOT_SSE | Ending.OVERSIZE | Ending.CONNECT_FAILED:
+        case Ending.BAD_FRAMING | Ending.NOT_SSE | Ending.OVERSIZE | Ending.CONNECT_FAILED | Ending.KEY_REFUSED:
             return Outcome.UPSTREAM_ERROR
         case _:
             assert_never(ending)

@@ -23,11 +23,11 @@ class PulseReading(Struct, frozen=True):
 class PulseTrack:
     """The recent readings of one backend, oldest first, covering ``window_s``.  Owner: the worker's route station."""
 
-    __slots__ = ("_readings", "_window_s")
+    __slots__ = ("_readings", "window_s")
 
     def __init__(self, window_s: float) -> None:
         self._readings: list[PulseReading] = []
-        self._window_s = window_s
+        self.window_s = window_s
 
     def add(self, reading: PulseReading) -> None:
         """Keep ``reading``; a counter that went back (the engine restarted) forgets what was before."""
@@ -35,7 +35,7 @@ class PulseTrack:
         if kept and reading.generation_tokens < kept[-1].generation_tokens:
             kept.clear()
         kept.append(reading)
-        first_needed = reading.read_at - self._window_s
+        first_needed = reading.read_at - self.window_s
         if kept[0].read_at < first_needed:
             self._readings = [r for r in kept if r.read_at >= first_needed]
 

@@ -35,10 +35,12 @@ class Ending(StrEnum):
     STALL_TIMEOUT = "stall_timeout"
     TOTAL_TIMEOUT = "total_timeout"
     CLIENT_GONE = "client_gone"
+    CLIENT_STALLED = "client_stalled"  # it took no bytes for as long as is allowed, and was given up
     SHUTDOWN = "shutdown"  # the gateway ended it on its way out
     REJECTED = "rejected"  # never sent to a backend
     CONNECT_FAILED = "connect_failed"
     BAD_STATUS = "bad_status"  # the backend answered with an error status
+    KEY_REFUSED = "key_refused"  # the backend does not accept the gateway's own key
 
 
 class Outcome(StrEnum):
@@ -89,7 +91,6 @@ class RequestShape(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     stream: bool
     n: int = 1
-    tools: bool = False
     logprobs: bool = False
     token_ids: bool = False
     structured: bool = False

@@ -62,22 +62,12 @@ class Tap:
             self._disabled = True
 
     def close(self, now: float) -> StreamSummary:
-        """Return what was measured of a stream that ended at ``now``; the tap must not be fed afterwards."""
+        """Return what was measured of a stream up to ``now``; changes nothing, so it can be asked before the end too."""
         defects = Defects(bad_events=self._bad_events, oversize_events=self._framer.oversize, disabled=self._disabled)
         try:
             return report_stream(self._answer, self._shape, defects=defects, now=now)
         except Exception:  # noqa: BLE001  (as in feed: the request must settle whatever happened in here)
             return StreamSummary(events=self.events, flags=(Flag.TAP_DISABLED,))
-
-    @property
-    def terminal(self) -> bool:
-        """Whether the engine itself has finished the answer, and finished it well."""
-        return self._answer.is_terminal(self._shape.n)
-
-    @property
-    def saw_error(self) -> bool:
-        """Whether the engine sent an error inside the stream."""
-        return self._answer.error is not None
 
     @property
     def events(self) -> int:

@@ -52,7 +52,6 @@ def test_what_decides_the_measuring_is_read() -> None:
             model="m",
             stream=True,
             n=3,
-            tools=[{}],
             logprobs=True,
             return_token_ids=True,
             response_format={"type": "json_object"},
@@ -62,7 +61,7 @@ def test_what_decides_the_measuring_is_read() -> None:
     )
     assert (body.model, body.asked_usage) == ("m", True)
     shape = body.shape
-    assert (shape.stream, shape.n, shape.tools, shape.logprobs, shape.token_ids) == (True, 3, True, True, True)
+    assert (shape.stream, shape.n, shape.logprobs, shape.token_ids) == (True, 3, True, True)
     assert (shape.structured, shape.continuous_usage) == (True, True)
 
 
@@ -70,16 +69,16 @@ def test_what_decides_the_measuring_is_read() -> None:
     "fields",
     [
         {},
-        {"model": None, "stream": None, "n": None, "tools": None, "logprobs": None, "stream_options": None},
-        {"model": 5, "stream": "true", "n": "2", "tools": [], "logprobs": False, "stream_options": "x"},
-        {"n": 0, "response_format": None, "functions": []},
+        {"model": None, "stream": None, "n": None, "logprobs": None, "stream_options": None},
+        {"model": 5, "stream": "maybe", "n": "two", "logprobs": False, "stream_options": "x"},
+        {"n": 0, "response_format": None},
     ],
 )
 def test_what_is_absent_null_or_of_another_type_counts_as_not_asked(fields: dict[str, Any]) -> None:
     body = parse_body(encoded(**fields), CHAT)
     assert (body.model, body.asked_usage) == ("", False)
     shape = body.shape
-    assert (shape.stream, shape.n, shape.tools, shape.logprobs, shape.structured) == (False, 1, False, False, False)
+    assert (shape.stream, shape.n, shape.logprobs, shape.structured) == (False, 1, False, False)
 
 
 @pytest.mark.parametrize(
@@ -132,3 +131,14 @@ def test_usage_is_asked_for_without_losing_other_options(options: object, sent: 
 )
 def test_usage_is_left_alone_where_it_would_be_wrong_or_an_error(fields: dict[str, Any], dialect: Dialect) -> None:
     assert not may_inject_usage(parse_body(encoded(**fields), dialect), dialect)
+
+
+def test_what_the_engine_takes_for_true_counts_as_asked() -> None:
+    body = parse_body(encoded(stream=1, n="3", stream_options={"include_usage": "true"}), CHAT)
+    assert (body.shape.stream, body.shape.n, body.asked_usage) == (True, 3, True)
+
+
+def test_continuous_usage_is_never_switched_on_by_asking_for_usage() -> None:
+    body = parse_body(encoded(stream=True, stream_options={"continuous_usage_stats": True}), CHAT)
+    assert not body.shape.continuous_usage
+    assert json.loads(emit_body(body, inject_usage=True))["stream_options"] == {"include_usage": True}

@@ -22,6 +22,8 @@ TABLE: dict[Ending, tuple[Outcome, Outcome, Outcome]] = {
     Ending.STALL_TIMEOUT: (Outcome.UPSTREAM_TIMEOUT, Outcome.OK, Outcome.UPSTREAM_TIMEOUT),
     Ending.TOTAL_TIMEOUT: (Outcome.UPSTREAM_TIMEOUT, Outcome.OK, Outcome.UPSTREAM_TIMEOUT),
     Ending.CLIENT_GONE: (Outcome.CLIENT_GONE, Outcome.OK, Outcome.CLIENT_GONE),
+    Ending.CLIENT_STALLED: (Outcome.CLIENT_GONE, Outcome.OK, Outcome.CLIENT_GONE),
+    Ending.KEY_REFUSED: (Outcome.UPSTREAM_ERROR,) * 3,
     Ending.SHUTDOWN: (Outcome.SHUTDOWN, Outcome.OK, Outcome.SHUTDOWN),
     Ending.REJECTED: (Outcome.REJECTED,) * 3,
     Ending.CONNECT_FAILED: (Outcome.UPSTREAM_ERROR,) * 3,

@@ -17,16 +17,17 @@ def tapped(dialect: Dialect = Dialect.CHAT, shape: RequestShape = STREAM, *, lim
     return Tap(dialect, shape, max_event_bytes=limit)
 
 
-def test_it_tells_at_any_time_how_far_the_answer_is() -> None:
-    tap = tapped()
-    assert (tap.terminal, tap.saw_error, tap.events) == (False, False, 0)
-    for number, piece in enumerate(WHOLE[:-1]):
-        tap.feed(piece, float(number))
-        assert not tap.terminal
-    tap.feed(DONE, 9.0)
-    assert (tap.terminal, tap.saw_error, tap.events) == (True, False, 6)
-    tap.feed(event({"error": {"code": 500}}), 9.5)
-    assert (tap.terminal, tap.saw_error, tap.events) == (False, True, 7)
+def test_asking_in_the_middle_changes_nothing_at_the_end() -> None:
+    asked, left_alone = tapped(), tapped()
+    for number, piece in enumerate(WHOLE):
+        assert not asked.close(float(number)).terminal
+        assert asked.events == number
+        for tap in (asked, left_alone):
+            tap.feed(piece, float(number))
+    assert asked.close(9.0) == left_alone.close(9.0)
+    assert asked.close(9.0).terminal
+    asked.feed(event({"error": {"code": 500}}), 9.5)
+    assert not asked.close(10.0).terminal
 
 
 def test_every_cut_gives_the_same_summary_when_the_pieces_share_an_instant() -> None:
@@ -100,8 +101,8 @@ def test_a_failure_inside_switches_it_off_and_keeps_what_was_seen() -> None:
     tap.feed(WHOLE[1], 1.0)
     tap.feed(WHOLE[2], "not an instant")  # type: ignore[arg-type]  # a defect of the caller
     tap.feed(WHOLE[3] + WHOLE[4] + DONE, 3.0)
-    assert not tap.terminal
     summary = tap.close(4.0)
+    assert not summary.terminal
     assert Flag.TAP_DISABLED in summary.flags
     assert summary.events >= 2
 
@@ -114,9 +115,7 @@ def test_a_failure_at_the_end_still_gives_a_summary() -> None:
 
 
 def test_what_was_asked_for_is_flagged() -> None:
-    shape = RequestShape(
-        stream=True, n=2, tools=True, logprobs=True, token_ids=True, structured=True, continuous_usage=True
-    )
+    shape = RequestShape(stream=True, n=2, logprobs=True, token_ids=True, structured=True, continuous_usage=True)
     assert summarise(*WHOLE, shape=shape).flags == (
         Flag.SEVERAL_CHOICES,
         Flag.LOGPROBS,
@@ -133,10 +132,6 @@ def test_with_logprobs_or_token_ids_there_is_a_total_rate_only(shape: RequestSha
     assert summary.step_time_s is not None
     assert (summary.reasoning_tps, summary.visible_tps, summary.effective_visible_tps) == (None, None, None)
     assert (summary.completion_tokens, summary.reasoning_tokens, summary.content_tokens) == (4, 1, None)
-
-
-def test_tools_that_are_offered_and_not_called_change_nothing() -> None:
-    assert summarise(*WHOLE, shape=RequestShape(stream=True, tools=True)) == summarise(*WHOLE)
 
 
 def test_chunks_of_several_tokens_are_flagged() -> None:
