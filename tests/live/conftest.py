@@ -2,7 +2,7 @@
 
 Engines are slow to start, so there are two for the whole session, started at the same time and only when a
 chosen test asks for them: `engine_a` is never harmed, `engine_b` may be killed, and who asks for it gets it
-running. A run's logs stay in .live/run (or PACEKEEPER_LIVE_DIR).
+running. A run's logs stay in .live/run (or LIVE_FOLDER).
 """
 
 import os
@@ -54,7 +54,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def run_folder() -> Path:
     """Where this run keeps its logs and stores; emptied at the start."""
-    folder = Path(os.environ.get("PACEKEEPER_LIVE_DIR") or ROOT / ".live/run")
+    folder = Path(os.environ.get("LIVE_FOLDER") or ROOT / ".live/run")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     return folder

@@ -35,7 +35,11 @@ PROMPTS: tuple[dict[str, Any], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """One stream as both saw it. Rates in tokens per second; `engine_tps` is 1000 / mean_itl_ms."""
+    """One stream as both saw it. Rates in tokens per second; `engine_tps` is 1000 / mean_itl_ms.
+
+    `told` stands in the event that the client got, `kept` in the history. `client_tps` is what this client saw
+    between the first event and the finish reason.
+    """
 
     request_id: str
     engine_tokens: int
@@ -47,6 +51,7 @@ class Compared:
     kept_tokens: int | None
     kept_reasoning_tokens: int | None
     kept_tps: float | None
+    client_tps: float
 
     @property
     def counts_agree(self) -> bool:
@@ -58,6 +63,14 @@ class Compared:
     @property
     def is_long(self) -> bool:
         return self.engine_tokens >= LONG_TOKENS
+
+    def disturbed(self, bound: float) -> bool:
+        """Whether the machine stalled at an end of this stream: this client's own rate is off by more than `bound`.
+
+        A gateway that measured wrongly would not change what its client sees; one that is not given the processor
+        does.
+        """
+        return abs(self.client_tps / self.engine_tps - 1) > bound
 
     @property
     def difference(self) -> float:
@@ -76,7 +89,9 @@ class Row:
     counts_that_differ: int
     long_streams: int
     median: float
+    p90: float
     worst: float
+    client_worst: float
     engine_tps_median: float
 
 
@@ -93,11 +108,17 @@ class Pace:
         request_id = f"rates-{uuid.uuid4().hex}"
         asked = {**body, "stream": True, "stream_options": {"include_usage": True}}
         headers = {"X-Request-Id": request_id, "X-Gateway-Metrics": "event"}
-        usage, metrics, told = {}, {}, {}
+        usage: dict[str, Any] = {}
+        metrics: dict[str, Any] = {}
+        told: dict[str, Any] = {}
+        window = [0.0, 0.0]
         with wire.Call(self._port, wire.CHAT, asked, headers=headers) as call:
             for event in call.events():
                 if event.data == wire.DONE:
                     break
+                window[0] = window[0] or event.at_s
+                if '"finish_reason":null' not in event.data and not window[1]:
+                    window[1] = event.at_s
                 if b'"choices":[]' in event.data.encode().replace(b" ", b""):
                     last = event.json()
                     usage = last.get("usage") or usage
@@ -115,6 +136,7 @@ class Pace:
             kept_tokens=kept.get("completion_tokens"),
             kept_reasoning_tokens=kept.get("reasoning_tokens"),
             kept_tps=kept.get("decode_tps"),
+            client_tps=(usage["completion_tokens"] - 1) / (window[1] - window[0]),
         )
 
     def _kept(self, request_id: str) -> dict[str, Any]:
@@ -148,21 +170,22 @@ def summarise(concurrency: int, compared: Sequence[Compared]) -> Row:
         counts_that_differ=sum(not one.counts_agree for one in compared),
         long_streams=len(long),
         median=statistics.median(abs(difference) for difference in differences),
+        p90=abs(differences[(len(differences) * 9 - 1) // 10]),
         worst=differences[-1],
+        client_worst=max((one.client_tps / one.engine_tps - 1 for one in long), key=abs),
         engine_tps_median=statistics.median(one.engine_tps for one in long),
     )
 
 
 def table(rows: Sequence[Row]) -> str:
-    """The rows for people."""
-    head = "concurrent  streams  counts that differ  streams >= 200 tokens  engine tok/s  difference of decode_tps"
-    lines = [f"{head}\n{'':79}median    worst"]
-    lines += [
-        f"{row.concurrency:10}  {row.streams:7}  {row.counts_that_differ:18}  {row.long_streams:21}"
-        f"  {row.engine_tps_median:12.0f}  {row.median * 100:6.2f} %  {row.worst * 100:+.2f} %"
+    """The rows for people: how far `decode_tps` is from the engine's rate, and the worst that this client saw."""
+    head = "at a time  streams  counts that differ  of >= 200 tokens  engine tok/s    median      p90     worst    client's"
+    lines = [
+        f"{row.concurrency:9}  {row.streams:7}  {row.counts_that_differ:18}  {row.long_streams:16}"
+        f"  {row.engine_tps_median:12.0f}  {row.median:8.2%}  {row.p90:7.2%}  {row.worst:+8.2%}  {row.client_worst:+8.2%}"
         for row in rows
     ]
-    return "\n".join(lines)
+    return "\n".join([head, *lines])
 
 
 def main() -> int:

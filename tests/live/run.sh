@@ -6,9 +6,9 @@
 # Prepares everything itself: a CPU vLLM (2.5 GB, about 2 minutes, once), node and the npm client. All of it lies in
 # .live/ and node_modules/, which git ignores; logs of the last run in .live/run. Loopback only.
 #
-#   PACEKEEPER_VLLM_VENV=DIR   a vLLM that is installed already
-#   PACEKEEPER_LIVE_DIR=DIR    another place for logs and stores
-#   PACEKEEPER_COMMAND=FILE    another pacekeeper command than .venv/bin/pacekeeper
+#   LIVE_VLLM_VENV=DIR   a vLLM that is installed already
+#   LIVE_FOLDER=DIR    another place for logs and stores
+#   LIVE_COMMAND=FILE    another pacekeeper command than .venv/bin/pacekeeper
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 started=$SECONDS
@@ -29,9 +29,9 @@ fi
 echo "live: prepared in $((SECONDS - started)) s"
 
 # Whatever happens to pytest, nothing that it started outlives this script.
-export PACEKEEPER_LIVE_DIR=${PACEKEEPER_LIVE_DIR:-$PWD/.live/run}
+export LIVE_FOLDER=${LIVE_FOLDER:-$PWD/.live/run}
 status=0
 .venv/bin/python -m pytest tests/live -p no:xdist --durations=10 "$@" || status=$?
-.venv/bin/python -m tests.live.rig.leftover "$PACEKEEPER_LIVE_DIR" || status=1
+.venv/bin/python -m tests.live.rig.leftover "$LIVE_FOLDER" || status=1
 echo "live: $((SECONDS - started)) s in all"
 exit "$status"

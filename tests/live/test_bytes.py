@@ -2,10 +2,10 @@
 
 The same deterministic request goes to the engine and through the gateway. Ids, times and measured
 durations differ between any two requests; everything else must not. How many tokens share an event is up to
-the engine's timing, so a request gets a few tries to be cut the same way twice.
+the engine's timing: runs of events that differ in text only are compared put together, and a request gets a few
+tries to be cut the same way twice where the engine cuts between two kinds of event.
 """
 
-import itertools
 import re
 from dataclasses import dataclass
 
@@ -35,17 +35,29 @@ OWN_VALUES = [
     (re.compile(rb'"created": ?\d+'), b'"created":0'),
     (re.compile(rb'"metrics": ?\{[^}]*\}'), b'"metrics":{}'),
 ]
+FINGERPRINT = re.compile(rb',"system_fingerprint": ?"[^"]*"')
 # Headers that belong to one connection or one server, and those that the gateway documents as its own.
 OWN_HEADERS = {"date", "server", "connection", "keep-alive", "transfer-encoding", "content-length", "vary"}
 
 
+# Values that grow when the engine puts two tokens into one event, and those that then skip a step.
+GROWING = re.compile(rb'"(reasoning|content|text|arguments)": ?"((?:[^"\\]|\\.)*)"|"(token_ids)": ?\[([^\]]*)\]')
+CHOICE = re.compile(rb'"index": ?(\d+)')
+RUNNING_USAGE = re.compile(rb'(?<!"choices":\[\]),"usage": ?\{[^}]*(?:\{[^}]*\}[^}]*)*\}')
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What must be the same both ways."""
+    """What must be the same both ways.
+
+    `shapes` are the events with their growing values taken out, one for each run of events of the same shape;
+    `values` are those values, put together for each choice and field.
+    """
 
     status: int
     content_type: str | None
-    body: bytes
+    shapes: tuple[bytes, ...]
+    values: dict[tuple[bytes, ...], bytes]
 
 
 def same_for_all(body: bytes) -> bytes:
@@ -54,9 +66,35 @@ def same_for_all(body: bytes) -> bytes:
     return body
 
 
-def answer(port: int, path: str, body: dict | bytes) -> Answer:
+def put_together(events: list[bytes]) -> tuple[list[bytes], dict[tuple[bytes, ...], bytes]]:
+    """Shapes and values of a stream, however its tokens were dealt out to events."""
+    shapes: list[bytes] = []
+    values: dict[tuple[bytes, ...], bytes] = {}
+    for event in events:
+        index = CHOICE.search(event)
+        choice = index.group(1) if index else b""
+        for match in GROWING.finditer(event):
+            key = (choice, match.group(1) or match.group(3))
+            values[key] = values.get(key, b"") + b"," * bool(match.group(3)) + (match.group(2) or match.group(4) or b"")
+        shape = GROWING.sub(lambda match: match.group(1) or match.group(3), RUNNING_USAGE.sub(b"", event))
+        if not shapes or shapes[-1] != shape:
+            shapes.append(shape)
+    return shapes, values
+
+
+def answer(port: int, path: str, body: dict) -> Answer:
     with wire.Call(port, path, body) as call:
-        return Answer(call.status, call.header("content-type"), same_for_all(call.read()))
+        events = same_for_all(call.read()).split(b"\n\n")
+        if body.get("stream") and "stream_options" not in body:
+            # The one trace of usage that was asked for on the client's behalf: vLLM names its fingerprint in
+            # the last event that it makes, and that is the usage event which the client does not get.
+            events = [FINGERPRINT.sub(b"", event) for event in events]
+        shapes, values = put_together(events)
+        # Whose token comes first is chance where there are several choices.
+        several = body.get("n") or isinstance(body.get("prompt"), list)
+        return Answer(
+            call.status, call.header("content-type"), tuple(sorted(set(shapes)) if several else shapes), values
+        )
 
 
 CHATS = {
@@ -136,6 +174,5 @@ def test_a_stream_arrives_event_by_event_and_not_in_one_lump(gateway: Gateway, i
     with wire.Call(gateway.port, wire.CHAT, wire.chat("count please", stream=True)) as call:
         moments = [event.at_s for event in call.events()]
 
-    took_s = moments[-1] - moments[0]
-    assert took_s > 0.2
-    assert max(later - earlier for earlier, later in itertools.pairwise(moments)) < took_s / 4
+    assert len(moments) > 300
+    assert len(set(moments)) > 30  # a busy machine lumps some together

@@ -16,6 +16,7 @@ import pytest
 
 from tests.live.rig import npm as npm_client
 from tests.live.rig import wire
+from tests.live.rig.crowd import at_once
 from tests.live.rig.engine import Engine
 from tests.live.rig.gateway import Gateway
 from tests.live.rig.processes import until
@@ -195,12 +196,12 @@ def test_an_engine_that_thinks_in_silence_for_longer_than_the_stall_timer_is_lef
     gateway: Gateway, engine_b: Engine
 ):
     """Nothing is sent while it thinks, but its token counter moves: that is life, and the stream goes on."""
-    with (
-        wire.Call(gateway.port, wire.CHAT, wire.silent()) as first,
-        wire.Call(gateway.port, wire.CHAT, wire.silent()) as second,
-        wire.Call(gateway.port, wire.CHAT, wire.silent()) as third,
-    ):
-        thoughts = [list(call.events()) for call in (first, second, third)]
+
+    def think(_: int) -> list[wire.Event]:
+        with wire.Call(gateway.port, wire.CHAT, wire.silent()) as call:
+            return list(call.events())
+
+    thoughts = at_once(think, range(3), abreast=3)
 
     for events in thoughts:
         assert events[-2].at_s - events[0].at_s > STALL_S, "it did not think for long enough: nothing was tested"

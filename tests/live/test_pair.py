@@ -26,6 +26,7 @@ def states(gateway: Gateway) -> dict[str, str]:
 def answered_by(gateway: Gateway) -> str:
     """One short request; the name of the engine that answered, as the gateway's header says."""
     with wire.Call(gateway.port, wire.CHAT, wire.chat("count please", max_tokens=40, stream=True)) as call:
+        assert call.status == 200, call.read()
         assert [event.data for event in call.events()][-1] == wire.DONE
         return call.header("x-gateway-backend") or ""
 

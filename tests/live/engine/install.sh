@@ -2,7 +2,7 @@
 # Install a real CPU-only vLLM for the live tests into a virtual environment.
 #
 #   tests/live/engine/install.sh            into .live/vllm (ignored by git)
-#   PACEKEEPER_VLLM_VENV=DIR .../install.sh  into DIR; left alone when it is complete
+#   LIVE_VLLM_VENV=DIR .../install.sh  into DIR; left alone when it is complete
 #
 # Needs Python 3.11 on x86-64, about 3 minutes and 2.5 GB.  pip must be able to find the CPU build
 # of torch (`torch==VERSION+cpu`): where the usual index has none, name one that has in
@@ -10,8 +10,8 @@
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../../.." && pwd)
-venv=${PACEKEEPER_VLLM_VENV:-$root/.live/vllm}
-python=${PACEKEEPER_PYTHON:-python3.11}
+venv=${LIVE_VLLM_VENV:-$root/.live/vllm}
+python=${LIVE_PYTHON:-python3.11}
 torch=2.13.0+cpu
 vllm=0.32.0
 
@@ -23,7 +23,7 @@ if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$want" ]; then
     exit 0
 fi
 # A venv that somebody named, made by other means: good enough when it runs this very version.
-if [ -n "${PACEKEEPER_VLLM_VENV:-}" ] && [ -x "$venv/bin/vllm" ]; then
+if [ -n "${LIVE_VLLM_VENV:-}" ] && [ -x "$venv/bin/vllm" ]; then
     found=$(HF_HUB_OFFLINE=1 "$venv/bin/vllm" --version 2>/dev/null | tail -n 1)
     if [ "$found" = "$vllm+cpu" ]; then
         echo "engine: using $venv (vLLM $found)"

@@ -100,5 +100,5 @@ class Engine:
 
 def installed() -> bool:
     """Whether `install.sh` has been run (or a venv named)."""
-    venv = os.environ.get("PACEKEEPER_VLLM_VENV") or str(FOLDER.parents[2] / ".live/vllm")
+    venv = os.environ.get("LIVE_VLLM_VENV") or str(FOLDER.parents[2] / ".live/vllm")
     return (Path(venv) / "bin/vllm").exists()

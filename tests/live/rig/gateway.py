@@ -22,8 +22,8 @@ SETTLED_S = 5.0
 
 
 def command() -> list[str]:
-    """The gateway's command, as installed beside this Python unless PACEKEEPER_COMMAND names another."""
-    return [os.environ.get("PACEKEEPER_COMMAND") or str(ROOT / ".venv/bin/pacekeeper")]
+    """The gateway's command, as installed beside this Python unless LIVE_COMMAND names another."""
+    return [os.environ.get("LIVE_COMMAND") or str(ROOT / ".venv/bin/pacekeeper")]
 
 
 class Gateway:

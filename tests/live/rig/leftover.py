@@ -2,7 +2,7 @@
 
     python -m tests.live.rig.leftover FOLDER
 
-FOLDER is the run's own, with the ledger of the sessions that were started. Exit code 1 when anything was left.
+FOLDER is the run's own, with the ledger of what was started. Exit code 1 when anything was left.
 """
 
 import signal
@@ -12,22 +12,21 @@ from pathlib import Path
 from tests.live.rig.processes import kill, members
 
 
-def started(folder: Path) -> dict[int, str]:
-    """The sessions of a run and what each was, from its ledger."""
+def left(folder: Path) -> dict[str, list[int]]:
+    """What the ledger of a run says was started and still lives: log name to process ids."""
     ledger = folder / "ledger.txt"
-    if not ledger.exists():
-        return {}
-    rows = (line.split(" ", 1) for line in ledger.read_text().splitlines())
-    return {int(session): name for session, name in rows}
+    rows = ledger.read_text().splitlines() if ledger.exists() else []
+    started = [row.split(" ", 2) for row in rows]
+    return {name: pids for mark, group, name in started if (pids := members(mark, int(group)))}
 
 
 def main(folder: Path) -> int:
     """Look, end, report."""
-    left = {name: pids for session, name in started(folder).items() if (pids := members(session))}
-    for name, pids in left.items():
+    still = left(folder)
+    for name, pids in still.items():
         sys.stdout.write(f"left running by the live tests: {name}: {pids}; ending them\n")
         kill(pids, signal.SIGKILL)
-    return 1 if left else 0
+    return 1 if still else 0
 
 
 if __name__ == "__main__":
