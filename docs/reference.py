@@ -15,7 +15,7 @@ from gateway.cli import reference as commands
 from gateway.errors import GatewayError
 from gateway.settings import reference as settings
 from gateway.telemetry import reference as metrics
-from gateway.telemetry.events import EVENTS
+from gateway.telemetry.events import EVENTS, EventSpec
 
 FOLDER = Path(__file__).resolve().parent
 MADE = "<!-- Made by `make docs` from {source}; do not edit. -->\n"
@@ -70,6 +70,15 @@ def errors() -> str:
     )
 
 
+def levels(spec: EventSpec) -> str:
+    """How urgent an event is, with the cases in which it is more so."""
+    values: dict[tuple[str, str], list[str]] = {}
+    for (name, value), level in spec.graver.items():
+        values.setdefault((level, name), []).append(f"`{value}`")
+    graver = [f"{level} when `{name}` is {' or '.join(those)}" for (level, name), those in values.items()]
+    return ", ".join([spec.level, *graver])
+
+
 def events() -> str:
     """The page of every log event with its fields."""
     parts = [
@@ -78,11 +87,11 @@ def events() -> str:
         MADE.format(source="`gateway/telemetry/events.py`"),
         "One wide event per request, one event per decision, on standard error: JSON lines, or text for people",
         "(`log.format`). No event holds text of a prompt or an answer, a key or a token. Fields without a value are left",
-        "out.",
+        "out. Events of the supervisor and of workers say in `process` who tells them.",
         "",
     ]
     for name, spec in EVENTS.items():
-        parts += [f"## `{name}`", "", f"{spec.level}. {spec.when}", ""]
+        parts += [f"## `{name}`", "", f"{levels(spec)}. {spec.when}", ""]
         if spec.fields:
             parts += ["| field | meaning |", "|---|---|"]
             parts += [f"| `{field}` | {cell(meaning)} |" for field, meaning in spec.fields.items()]

@@ -8,17 +8,18 @@ told by its type and places and is exit code 1.
 from __future__ import annotations
 
 import argparse
+import asyncio
 import logging
 import os
+import re
 import signal
 import socket
 import sys
-import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
 import uvloop
@@ -28,11 +29,10 @@ from gateway.app.spec import InstallSpec, read_spec
 from gateway.app.tether import Tether, watch_from_aside
 from gateway.core.tether import Order
 from gateway.errors import OperatorError
+from gateway.telemetry.records import told_exception
 
 ORPHAN_STOP_S: Final = 0.25
 """Deadline for what is open when the supervisor is gone; the tether allows 1 s for all."""
-
-_FRAMES: Final = 6
 
 log = logging.getLogger("gateway.child")
 
@@ -118,13 +118,13 @@ def live(who: Given, build: Callable[[Given], Running], *, obey: Callable[[Runni
         sys.stderr.write(f"pacekeeper: {error.message}\n")
         return 2
     except Exception as error:  # noqa: BLE001 - the task root of the process: told, and the supervisor replaces it
-        frames = traceback.extract_tb(error.__traceback__)[-_FRAMES:]
-        places = " > ".join(f"{frame.filename}:{frame.lineno}" for frame in frames)
-        sys.stderr.write(f"pacekeeper: {who.name} ends by a defect: {type(error).__name__} at {places}\n")
+        found = told_exception(error)
+        sys.stderr.write(f"pacekeeper: {who.name} ends by a defect: {found['error']} at {found['place']}\n")
         return 1
 
 
 async def _live(who: Given, build: Callable[[Given], Running], *, obey: Callable[[Running, Order], None]) -> int:
+    asyncio.get_running_loop().set_exception_handler(_tell_unawaited)
     shell = build(who)
     with socket.socket(fileno=who.handed.tether) as sock:
         tether = Tether(sock, on_order=lambda order: obey(shell, order), on_lost=lambda: shell.stop(ORPHAN_STOP_S))
@@ -140,7 +140,13 @@ async def _live(who: Given, build: Callable[[Given], Running], *, obey: Callable
 
 def _tell_failure(task: str, error: BaseException) -> None:
     """Without its tether a child falls silent, and is replaced for that."""
-    log.error("child.task_failed", extra={"task": task}, exc_info=error)
+    log.error("task.failed", extra={"task": task}, exc_info=error)
+
+
+def _tell_unawaited(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """The loop's own words end where they would quote the arguments of a callback: those may hold a client's bytes."""
+    what = re.split(r"[<(\n]", str(context.get("message", "")), maxsplit=1)[0].strip()
+    log.error("callback.failed", extra={"what": what}, exc_info=context.get("exception"))
 
 
 def _ignore_signals() -> None:

@@ -105,7 +105,7 @@ class LinkServer:
             return
         unsent_bytes = writer.transport.get_write_buffer_size()
         if unsent_bytes > MAX_UNSENT_BYTES:
-            log.warning("worker %d does not read, %d bytes wait for it: cut off", worker.slot, unsent_bytes)
+            log.warning("link.cut_off", extra={"slot": worker.slot, "unsent_bytes": unsent_bytes})
             writer.transport.abort()
             return
         writer.write(framed)
@@ -130,10 +130,10 @@ class LinkServer:
                 del self._sessions[worker]
                 self._on_gone(worker)
         except LinkGarbled as error:
-            log.warning("a connection to the link was refused: %s", error.message)
+            log.warning("link.refused", extra={"reason": error.message})
             writer.write(frame(Refused(reason=error.message)))
         except OSError as error:
-            log.debug("a session of the link was reset: %s", error)
+            log.debug("link.reset", extra={"reason": str(error)})
         finally:
             await messages.aclose()
             writer.close()
@@ -164,4 +164,4 @@ async def _messages(reader: asyncio.StreamReader) -> AsyncGenerator[WorkerMessag
 
 
 def _report_failure(task: str, error: BaseException) -> None:
-    log.error("a %s failed", task, exc_info=error)
+    log.error("task.failed", extra={"task": task}, exc_info=error)

@@ -31,6 +31,7 @@ from gateway.settings import Backend
 from gateway.telemetry.eventlog import EventLog
 from gateway.telemetry.events import EventName
 from gateway.telemetry.metrics import Metrics
+from gateway.telemetry.records import told_exception
 
 FIRST_ROUND_S: Final = 1.0
 """How long control waits for a first look at every backend before it tells workers anything."""
@@ -161,11 +162,8 @@ class ControlLoop:
 
     def failed(self, task: str, error: BaseException) -> None:
         """A background task ended with an error: tell where, never what it held."""
-        trace = error.__traceback__
-        while trace is not None and trace.tb_next is not None:
-            trace = trace.tb_next
-        place = "" if trace is None else f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
-        self._tools.events.emit(EventName.TASK_FAILED, task=task, error=type(error).__name__, place=place)
+        found = told_exception(error)
+        self._tools.events.emit(EventName.TASK_FAILED, task=task, error=found["error"], place=found["place"])
 
     # --- performing -----------------------------------------------------------------------------------------------
 

@@ -31,6 +31,6 @@ class EventLog:
     def emit(self, name: EventName, /, **fields: object) -> None:
         """Tell ``name`` with ``fields``, which the catalogue must list."""
         spec = EVENTS[name]
-        self._by_level[spec.level](name.value, **fields)
+        self._by_level[spec.level_of(fields)](name.value, **fields)
         if spec.live:
             self._bus.publish(name.value, _encoder.encode(fields))

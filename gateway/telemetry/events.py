@@ -8,65 +8,18 @@ table; a test holds every call of :class:`gateway.telemetry.eventlog.EventLog` a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
 
+from gateway.core.routing.backend import BackendState
+from gateway.telemetry.eventspec import EventName, EventSpec, Level
+from gateway.telemetry.process_events import PROCESS_EVENTS
 from gateway.telemetry.settled import SETTLED_FIELDS
 
+__all__ = ["EVENTS", "EventName", "EventSpec", "Level"]
 
-class Level(StrEnum):
-    """How urgent an event is."""
-
-    DEBUG = "debug"
-    INFO = "info"
-    WARNING = "warning"
-    ERROR = "error"
-
-
-class EventName(StrEnum):
-    """Every event that control tells."""
-
-    REQUEST_SETTLED = "request.settled"
-    BACKEND_STATE = "backend.state"
-    BACKEND_MODELS = "backend.models"
-    BACKEND_READING = "backend.reading"
-    BACKEND_RESTARTED = "backend.restarted"
-    POOL_DOWN = "pool.down"
-    POOL_SERVING = "pool.serving"
-    SNAPSHOT_PUBLISHED = "snapshot.published"
-    WORKER_JOINED = "worker.joined"
-    WORKER_GONE = "worker.gone"
-    WORKER_SILENT = "worker.silent"
-    RECORDS_DROPPED = "records.dropped"
-    CONFIG_LOADED = "config.loaded"
-    CONFIG_REFUSED = "config.refused"
-    OPERATOR_CHANGE = "operator.change"
-    HISTORY_MOVED_ASIDE = "history.moved_aside"
-    HISTORY_FILE_GONE = "history.file_gone"
-    HISTORY_MIGRATED = "history.migrated"
-    HISTORY_TROUBLED = "history.troubled"
-    HISTORY_RECOVERED = "history.recovered"
-    HISTORY_ROWS_DROPPED = "history.rows_dropped"
-    HISTORY_ROW_UNREADABLE = "history.row_unreadable"
-    KEEPSAKE_PROBLEM = "keepsake.problem"
-    CONTROL_STARTED = "control.started"
-    CONTROL_STOPPED = "control.stopped"
-    TASK_FAILED = "task.failed"
-    LOG_DROPPED = "log.dropped"
-    LIBRARY_MESSAGE = "library.message"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EventSpec:
-    """When an event is told, its fields, and whether the live feed carries it."""
-
-    level: Level
-    when: str
-    fields: Mapping[str, str] = field(default_factory=dict)
-    live: bool = True
-
+_TROUBLES: Final = (BackendState.EJECTED, BackendState.FAILED, BackendState.WEDGED)
+"""States that somebody has to look at; every other one is the course of things, a return included."""
 
 _BACKEND: Final = {"backend": "name of the backend"}
 _POOL: Final = {"pool": "name of the pool"}
@@ -81,7 +34,8 @@ EVENTS: Final[Mapping[EventName, EventSpec]] = MappingProxyType(
             fields=SETTLED_FIELDS,
         ),
         EventName.BACKEND_STATE: EventSpec(
-            level=Level.WARNING,
+            level=Level.INFO,
+            graver={("state", state.value): Level.WARNING for state in _TROUBLES},
             when="A backend is in another state.",
             fields={
                 **_BACKEND,
@@ -225,27 +179,6 @@ EVENTS: Final[Mapping[EventName, EventSpec]] = MappingProxyType(
             },
         ),
         EventName.CONTROL_STOPPED: EventSpec(level=Level.INFO, when="The control process ends in order."),
-        EventName.TASK_FAILED: EventSpec(
-            level=Level.ERROR,
-            when="A defect of ours: a background task ended with an error. It is started again where it can be.",
-            fields={"task": "its name", "error": "its type", "place": "file and line"},
-        ),
-        EventName.LOG_DROPPED: EventSpec(
-            level=Level.WARNING,
-            when="Log lines were lost because nobody read our standard error fast enough.",
-            fields={"count": "how many"},
-            live=False,
-        ),
-        EventName.LIBRARY_MESSAGE: EventSpec(
-            level=Level.WARNING,
-            when="A part that has only the standard log, ours or a library's, had something to say.",
-            fields={
-                "logger": "which one",
-                "message": "its words, shortened",
-                "severity": "in its own words",
-                "details": "what else it said, as an object",
-            },
-            live=False,
-        ),
+        **PROCESS_EVENTS,
     }
 )

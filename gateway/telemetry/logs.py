@@ -7,7 +7,6 @@ Built once in ``gateway.app``; nothing of structlog's global configuration is to
 from __future__ import annotations
 
 import logging
-import traceback
 from collections.abc import MutableMapping
 from typing import Any, Final, Literal, Protocol, cast
 
@@ -15,17 +14,9 @@ import msgspec
 import structlog
 from structlog.typing import FilteringBoundLogger, Processor, WrappedLogger
 
-from gateway.telemetry.events import EventName
+from gateway.telemetry.eventspec import EventName
+from gateway.telemetry.records import told
 from gateway.telemetry.writer import LogWriter
-
-MAX_MESSAGE_CHARS: Final = 500
-"""How much of a library's message is kept."""
-
-
-_OURS: Final = "gateway"
-
-_STANDARD_FIELDS: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
-"""What every record of the standard library has; the rest was given as ``extra``."""
 
 
 class LineSink(Protocol):
@@ -68,11 +59,7 @@ def make_log(
 
 
 class LibraryHandler(logging.Handler):
-    """Leads the standard library's logging into the log.
-
-    Our own parts that use it give the event's name as message and its fields as ``extra``; what a library says becomes
-    ``library.message``.  An exception is told by its type and place only, since its message may quote what a peer sent.
-    """
+    """Leads the standard library's logging into the log, as :mod:`records` says."""
 
     def __init__(self, log: FilteringBoundLogger) -> None:
         super().__init__()
@@ -80,26 +67,8 @@ class LibraryHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Tell one record."""
-        details = {key: value for key, value in vars(record).items() if key not in _STANDARD_FIELDS}
-        if record.exc_info and record.exc_info[1] is not None:
-            details |= {"error": type(record.exc_info[1]).__name__, "place": _place(record.exc_info[1])}
-        if record.name.split(".", 1)[0] == _OURS:
-            self._log.log(record.levelno, record.getMessage(), **details)
-            return
-        fields: dict[str, object] = {
-            "logger": record.name,
-            "message": record.getMessage()[:MAX_MESSAGE_CHARS],
-            "severity": record.levelname.lower(),
-        }
-        if details:
-            fields["details"] = details
-        if record.levelno >= logging.WARNING:
-            self._log.warning(EventName.LIBRARY_MESSAGE.value, **fields)
-
-
-def _place(error: BaseException) -> str:
-    frames = traceback.extract_tb(error.__traceback__)
-    return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+        if (event := told(record)) is not None:
+            self._log.log(event.level, event.name, **event.fields)
 
 
 class _SinkLogger:

@@ -1,15 +1,14 @@
 """The standard library's logging as event lines, for the supervisor and the workers.
 
 Both tell little (their own faults and decisions) and must start fast, so they do without structlog; the lines look
-like control's.  The logger's message is the event's name, ``extra`` its fields.  An exception is told by its type and
-places, never by its message, which may quote what a peer sent.  Written from a thread of its own: a blocked pipe
-holds nobody up.
+like control's.  What becomes of a record is the affair of :mod:`records`.  Written from a thread of its own: a blocked
+pipe holds nobody up.
 """
 
 from __future__ import annotations
 
 import logging
-import traceback
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -17,11 +16,11 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
+from gateway.telemetry.eventspec import EventName
+from gateway.telemetry.records import Told, told
 from gateway.telemetry.writer import LogWriter
 
 STDERR_FD: Final = 2
-_FRAMES: Final = 6
-"""How many of the innermost frames of an exception are told."""
 
 
 class LineSink(Protocol):
@@ -41,25 +40,21 @@ class EventLines(logging.Handler):
         self._sink = sink
         self._process = process
         self._render = _for_people if form == "console" else _json_line
-        self._known = frozenset(vars(logging.makeLogRecord({}))) | {"message", "taskName"}
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write the record's line."""
-        fields = {key: value for key, value in vars(record).items() if key not in self._known}
-        if record.exc_info and record.exc_info[1] is not None:
-            fields |= _told_exception(record.exc_info[1])
-        event = {
-            "ts": datetime.fromtimestamp(record.created, tz=UTC).isoformat().replace("+00:00", "Z"),
-            "level": record.levelname.lower(),
-            "event": record.getMessage(),
+        """Write the record's line, if it is worth one."""
+        if (event := told(record)) is not None:
+            self._sink.write(self.line(event, at_wall=record.created))
+
+    def line(self, event: Told, *, at_wall: float) -> bytes:
+        """The line of an event, without its newline."""
+        head = {
+            "ts": datetime.fromtimestamp(at_wall, tz=UTC).isoformat().replace("+00:00", "Z"),
+            "level": logging.getLevelName(event.level).lower(),
+            "event": event.name,
             "process": self._process,
         }
-        self._sink.write(self._render(event | fields))
-
-
-def _told_exception(error: BaseException) -> dict[str, str]:
-    frames = traceback.extract_tb(error.__traceback__)[-_FRAMES:]
-    return {"error": type(error).__name__, "place": " > ".join(f"{frame.filename}:{frame.lineno}" for frame in frames)}
+        return self._render(head | event.fields)
 
 
 def _json_line(event: dict[str, Any]) -> bytes:
@@ -80,12 +75,7 @@ def stderr_logging(*, process: str, form: str, level: str, fd: int = STDERR_FD) 
     root = logging.getLogger()
 
     def told_drops(count: int) -> bytes:
-        record = logging.makeLogRecord(
-            {"msg": "log.dropped", "levelno": logging.WARNING, "levelname": "WARNING", "count": count}
-        )
-        kept = _LastLine()
-        EventLines(kept, process=process, form=form).emit(record)
-        return kept.line
+        return handler.line(Told(logging.WARNING, EventName.LOG_DROPPED.value, {"count": count}), at_wall=time.time())
 
     writer = LogWriter(fd, told_drops=told_drops)
     handler = EventLines(writer, process=process, form=form)
@@ -98,13 +88,3 @@ def stderr_logging(*, process: str, form: str, level: str, fd: int = STDERR_FD) 
         root.removeHandler(handler)
         root.setLevel(level_before)
         writer.close()
-
-
-class _LastLine:
-    """A sink that keeps one line."""
-
-    def __init__(self) -> None:
-        self.line = b""
-
-    def write(self, line: bytes) -> None:
-        self.line = line

@@ -12,14 +12,25 @@ import sys
 import time
 from collections.abc import Callable
 
+from gateway import aio
 from gateway.app.child import Given, given, live
 from gateway.core.tether import Order, Stop
 from gateway.errors import StoreUnusable
+from gateway.telemetry.stderr import stderr_logging
 
 
 def tell(text: str) -> None:
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
+
+
+def fail(text: str) -> None:
+    raise ValueError(text)
+
+
+async def fail_later(text: str) -> None:
+    await asyncio.sleep(0)
+    fail(text)
 
 
 class LivingShell:
@@ -44,6 +55,11 @@ class LivingShell:
                 child = [sys.executable, "-c", "print(open('/proc/self/status').read())"]
                 told = subprocess.run(child, check=True, capture_output=True, text=True).stdout  # noqa: ASYNC221
                 tell(next(line for line in told.splitlines() if line.startswith("SigIgn")))
+            case "careless":
+                asyncio.get_running_loop().call_soon(fail, "text of a prompt")
+                lost = aio.spawn(fail_later("text of a prompt"), name="lost")
+                await asyncio.wait([lost])
+                del lost
             case _:
                 pass
         self.ready()
@@ -68,4 +84,7 @@ if __name__ == "__main__":
     def build(_: Given) -> LivingShell:
         return LivingShell(BEHAVIOUR)
 
-    sys.exit(live(given(sys.argv[2:]), build, obey=obey))
+    WHO = given(sys.argv[2:])
+    with stderr_logging(process=WHO.name, form="json", level="info"):
+        STATUS = live(WHO, build, obey=obey)
+    sys.exit(STATUS)

@@ -132,6 +132,20 @@ def test_a_defect_is_told_without_its_message_and_is_status_1(tmp_path: Path) ->
         assert "prompt" not in told
 
 
+def test_an_error_that_nobody_awaits_is_an_event_without_the_words_of_anybody(tmp_path: Path) -> None:
+    with living("careless", tmp_path) as child:
+        child.await_word("ready")
+        child.tether.send(line(Stop(0.0)))
+        _, _, told = child.end()
+    events = [json.loads(text) for text in told.splitlines()]
+    assert [(it["event"], it["what"], it["error"]) for it in events] == [
+        ("callback.failed", "Exception in callback", "ValueError"),
+        ("callback.failed", "Task exception was never retrieved", "ValueError"),
+    ]
+    assert all("living_child.py" in it["place"] for it in events)
+    assert "prompt" not in told
+
+
 def test_an_order_that_cannot_be_carried_out_makes_the_child_fall_silent(tmp_path: Path) -> None:
     with living("obedient", tmp_path) as child:
         child.await_word("ready")

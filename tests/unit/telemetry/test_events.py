@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from gateway.store import events as store_events
-from gateway.telemetry.events import EVENTS, EventName
+from gateway.telemetry.events import EVENTS, EventName, Level
 from tests.meta.source_tree import PACKAGE, python_sources
 
 ENVELOPE = {"ts", "timestamp", "level", "event"}
@@ -57,6 +57,17 @@ def test_an_event_is_named_subject_dot_happening_and_says_when_it_is_told(name: 
     assert all(spec.fields.values())
 
 
+@pytest.mark.parametrize("name", EventName)
+def test_what_makes_an_event_graver_is_one_of_its_fields_and_makes_it_graver(name: EventName) -> None:
+    spec = EVENTS[name]
+    order = list(Level)
+    for (field, value), level in spec.graver.items():
+        assert field in spec.fields
+        assert order.index(level) > order.index(spec.level)
+        assert spec.level_of({field: value}) is level
+    assert spec.level_of({}) is spec.level
+
+
 def test_what_the_code_tells_has_exactly_the_fields_of_the_catalogue() -> None:
     found = [(place, name, fields) for place, name, fields in mentions() if fields is not None]
     assert len(found) >= 10
@@ -74,15 +85,3 @@ def test_every_event_of_the_history_is_in_the_catalogue_with_its_fields() -> Non
     for kind in kinds:
         tag = kind.__struct_config__.tag
         assert set(EVENTS[EventName(tag)].fields) == set(kind.__struct_fields__)
-
-
-def test_every_event_is_told_somewhere() -> None:
-    of_store = {kind.__struct_config__.tag for kind in store_events.StoreEvent.__args__}
-    used = {
-        EventName[node.attr].value
-        for source in python_sources(PACKAGE)
-        if source.name != "gateway/telemetry/events.py"
-        for node in ast.walk(source.tree)
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "EventName"
-    }
-    assert {name.value for name in EventName} - of_store - used == set()

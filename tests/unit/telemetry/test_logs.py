@@ -71,6 +71,14 @@ def test_an_event_goes_to_the_log_at_its_level_and_to_the_live_feed() -> None:
     assert (item.name, json.loads(item.data)) == ("pool.serving", {"pool": "p", "after_s": 1.5})
 
 
+def test_a_backend_that_comes_is_news_and_one_that_is_ejected_a_warning() -> None:
+    lines = Lines()
+    events = EventLog(make_log(lines, format="json", level="debug"), Bus())
+    for was, state in (("unknown", "serving"), ("serving", "ejected"), ("ejected", "serving"), ("serving", "draining")):
+        events.emit(EventName.BACKEND_STATE, backend="a", pool="p", state=state, was=was, reason="")
+    assert [json.loads(line)["level"] for line in lines] == ["info", "warning", "info", "info"]
+
+
 @contextmanager
 def handled(lines: Lines, name: str) -> Iterator[logging.Logger]:
     logger = logging.getLogger(name)
@@ -94,7 +102,7 @@ def test_a_library_speaks_under_one_name_shortened_and_without_the_words_of_its_
         try:
             failing()
         except ValueError:
-            logger.exception("went wrong %s", "x" * 1000, extra={"slot": 3})
+            logger.exception("went wrong %s", "x" * 1000 + "\nsecret", extra={"slot": 3})
         logger.debug("chatter")
     (line,) = lines
     event = json.loads(line)

@@ -59,6 +59,24 @@ def test_an_exception_is_told_by_type_and_place_and_never_by_its_message(log) ->
     assert b"prompt" not in kept.lines[0]
 
 
+def test_a_library_speaks_under_one_name_and_its_small_talk_is_left_out() -> None:
+    kept = Kept()
+    library = logging.Logger("asyncio")  # noqa: LOG001 - one of its own, without the root's handlers
+    library.addHandler(EventLines(kept, process="worker 0", form="json"))
+    library.info("Using selector: EpollSelector")
+    library.error("Task exception was never retrieved\nfuture: <Task exception=ValueError('text of a prompt')>")
+    (line,) = map(json.loads, kept.lines)
+    del line["ts"]
+    assert line == {
+        "level": "warning",
+        "event": "library.message",
+        "process": "worker 0",
+        "logger": "asyncio",
+        "message": "Task exception was never retrieved",
+        "severity": "error",
+    }
+
+
 def test_lines_for_people_cannot_be_forged(log) -> None:
     kept = told(log, "console")
     log.info("supervisor.decided", extra={"reason": "one\ntwo\x1b[2J"})
