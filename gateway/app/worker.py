@@ -17,15 +17,17 @@ from collections.abc import Callable
 
 from gateway import __version__
 from gateway.aio import Nursery, every
+from gateway.app.accepting import Accepting
 from gateway.app.spec import InstallSpec
 from gateway.core.link.messages import ControlMessage, DrainAck, Heartbeat, NewSnapshot
 from gateway.core.routing.endpoints import ENDPOINTS
+from gateway.errors import OperatorError
 from gateway.proxy.link import WorkerLink
 from gateway.proxy.pipeline import Pipeline
 from gateway.proxy.route import Desk
 from gateway.proxy.settle import Settler
 from gateway.proxy.upstream import Upstreams
-from gateway.proxy.wire import WireLimits, WireServer
+from gateway.proxy.wire import WireLimits, WireServer, has_fast_parser
 
 log = logging.getLogger("gateway.worker")
 
@@ -41,14 +43,16 @@ class WorkerShell:
     """One worker process.  Owner of its listening sockets, its server and its tasks."""
 
     def __init__(self, spec: InstallSpec, slot: int, listeners: dict[int, list[socket.socket]]) -> None:
-        """``listeners``: every slot's sockets; this worker accepts on its own and on those it is told to adopt."""
+        """``listeners``: every slot's sockets; this worker accepts on its own and on those it is told to adopt.
+
+        Made on the loop that it will run on.
+        """
+        if not has_fast_parser():
+            raise OperatorError("aiohttp runs on its pure-Python parser here: install a build with its C extension")
         self.ready: Callable[[], None] = lambda: None
-        self._spec = spec
         self._slot = slot
-        self._listeners = listeners
         self._clock = time.monotonic
         self._started_wall = time.time()
-        self._servers: dict[int, list[asyncio.Server]] = {}
         self._may_begin = asyncio.Event()  # the first snapshot is there, or a stop
         self._stop = asyncio.Event()
         self._end_by = math.inf  # of the loop's clock
@@ -74,7 +78,12 @@ class WorkerShell:
             version=__version__,
             clock=self._clock,
         )
-        self._server: WireServer | None = None
+        self._server = WireServer(
+            self._pipeline.handle,
+            limits=WireLimits(idle_s=spec.client_idle_s, head_s=spec.client_head_s, connections=spec.connections),
+            buffer_bytes=lambda: self._desk.snapshot.policy.limits.client_buffer_bytes,
+        )
+        self._accepting = Accepting(listeners, self._server)
 
     async def run(self) -> int:
         """Serve until stopped; returns the exit code."""
@@ -84,7 +93,7 @@ class WorkerShell:
                 await self._may_begin.wait()
         self._nursery.spawn(every(SWEEP_S, self._sweep), name="sweep")
         if not self._stop.is_set():
-            await self._listen(self._slot)
+            await self._accepting.begin(self._slot)
             self.ready()
             await self._stop.wait()
         await self._wind_down()
@@ -92,13 +101,13 @@ class WorkerShell:
 
     def adopt(self, slot: int) -> None:
         """Accept on a dead sibling's sockets as well, until :meth:`release`."""
-        if slot in self._listeners and slot not in self._servers and not self._stop.is_set():
-            self._nursery.spawn(self._listen(slot), name=f"adopt-{slot}")
+        if self._accepting.may_begin(slot) and not self._stop.is_set():
+            self._nursery.spawn(self._accepting.begin(slot), name=f"adopt-{slot}")
 
     def release(self, slot: int) -> None:
         """Stop accepting on an adopted slot; its owner is back.  The sockets themselves stay open."""
         if slot != self._slot:
-            self._stop_accepting(slot)
+            self._accepting.end(slot)
 
     def stop(self, deadline_s: float) -> None:
         """Take nothing new; ends by itself, at the latest after ``deadline_s``, which a second call can shorten."""
@@ -109,40 +118,15 @@ class WorkerShell:
         self._stop.set()
         self._may_begin.set()
 
-    async def _listen(self, slot: int) -> None:
-        if self._server is None:
-            self._server = WireServer(
-                self._pipeline.handle,
-                limits=WireLimits(
-                    idle_s=self._spec.client_idle_s,
-                    head_s=self._spec.client_head_s,
-                    connections=self._spec.connections,
-                ),
-                buffer_bytes=lambda: self._desk.snapshot.policy.limits.client_buffer_bytes,
-            )
-        loop = asyncio.get_running_loop()
-        # Duplicates: closing a server closes its socket, and the slot must stay open for whoever accepts next.
-        self._servers[slot] = [
-            await loop.create_server(self._server, sock=listener.dup(), backlog=BACKLOG)
-            for listener in self._listeners[slot]
-        ]
-
-    def _stop_accepting(self, slot: int) -> None:
-        for server in self._servers.pop(slot, []):
-            server.close()
-
     async def _wind_down(self) -> None:
-        for slot in list(self._servers):
-            self._stop_accepting(slot)
+        self._accepting.end_all()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout_at(self._end_by) as self._patience:
-                if self._server is not None:
-                    await self._server.hang_up_idle(patience_s=FIRST_REQUEST_S)
+                await self._server.hang_up_idle(patience_s=FIRST_REQUEST_S)
                 await self._desk.quiet.wait()
         self._patience = None
         self._pipeline.end_all()
-        if self._server is not None:
-            await self._server.shutdown(LAST_RECORDS_S)
+        await self._server.shutdown(LAST_RECORDS_S)
         await self._link.close(timeout_s=LAST_RECORDS_S)
         self._upstreams.close()
         await self._nursery.close()
@@ -153,6 +137,7 @@ class WorkerShell:
     def _from_control(self, message: ControlMessage) -> None:
         self._desk.apply(message)
         if isinstance(message, NewSnapshot):
+            self._upstreams.forget_certificates()
             self._may_begin.set()
 
     def _acknowledge(self, acknowledgement: DrainAck) -> None:
@@ -165,7 +150,7 @@ class WorkerShell:
             generation=self._desk.snapshot.generation,
             in_flight=dict(self._desk.in_flight),
             holding=self._desk.holding,
-            connections=len(self._server.connections) if self._server is not None else 0,
+            connections=len(self._server.connections),
             outcomes=dict(self._settler.outcomes),
             dropped=self._link.dropped,
             tap_failures=self._settler.tap_failures,
@@ -173,7 +158,3 @@ class WorkerShell:
 
     def _task_failed(self, name: str, error: BaseException) -> None:
         log.error("task.failed", extra={"task": name}, exc_info=error)
-
-
-BACKLOG = 4096
-"""Connections that the kernel may queue while a worker is being replaced."""

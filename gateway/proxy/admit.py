@@ -27,7 +27,7 @@ from gateway.errors import (
     UnsupportedEncoding,
 )
 from gateway.proxy.visit import Visit
-from gateway.proxy.wire import ClientWire
+from gateway.proxy.wire import ClientWire, raw_target
 
 METRICS_MODES: Final = frozenset({"none", "usage", "event"})
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -40,7 +40,7 @@ def read_head(visit: Visit, request: web.BaseRequest, *, endpoints: Mapping[str,
     visit.http_1_1 = request.version >= (1, 1)
     visit.keep_alive = request.keep_alive
     visit.request_id = client_request_id(headers.get("X-Request-Id")) or visit.request_id
-    path = request._message.path.partition("?")[0]  # noqa: SLF001  (the raw target; request.path decodes it)
+    path = raw_target(request).partition("?")[0]
     endpoint = endpoints.get(path)
     if endpoint is None:
         raise UnknownEndpoint("there is no such endpoint here")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 
 from gateway.core.request.body import emit_body
+from gateway.core.routing.credentials import bearer_line
 from gateway.core.routing.endpoints import Endpoint
 from gateway.core.routing.retry import Attempt, aborted_before_a_token
 from gateway.core.stream.summary import Dialect, Ending
@@ -28,7 +29,6 @@ def request_bytes(visit: Visit, target: Target, endpoint: Endpoint) -> bytes:
         raise GatewayFault("a request was forwarded without its body")
     body = emit_body(visit.body, inject_usage=visit.injected)
     key = os.environ.get(visit.backend.api_key_env, "") if visit.backend.api_key_env else ""
-    authorization = b"Authorization: Bearer %b\r\n" % key.encode("utf-8") if key else b""
     return (
         b"POST %b HTTP/1.1\r\nHost: %b\r\nContent-Type: application/json\r\nContent-Length: %d\r\n"
         b"X-Request-Id: %b\r\n%b%b\r\n%b"
@@ -37,7 +37,7 @@ def request_bytes(visit: Visit, target: Target, endpoint: Endpoint) -> bytes:
         target.host_header,
         len(body),
         visit.request_id.encode("ascii"),
-        authorization,
+        bearer_line(key),
         visit.extra_headers,
         body,
     )

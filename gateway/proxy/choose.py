@@ -26,7 +26,7 @@ from gateway.proxy.wire import ClientWire
 _UNTOUCHED: Final = Untouched()
 
 SUCCESS: Final = range(200, 300)
-UNAUTHORIZED: Final = 401
+KEY_REFUSED: Final = frozenset({401, 403})
 
 
 class RelayChooser:
@@ -54,7 +54,7 @@ class RelayChooser:
 
     def __call__(self, exchange: Exchange, head: ResponseHead) -> Relay | Ending:
         """The relay for an answer with ``head``, or the ending when it is not an answer to what was asked."""
-        if head.status == UNAUTHORIZED:
+        if head.status in KEY_REFUSED:
             return Ending.KEY_REFUSED  # the client's own key never goes upstream: this is about ours
         if head.status not in SUCCESS:
             return self._answer(exchange, head, edit=None)

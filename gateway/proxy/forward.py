@@ -187,15 +187,17 @@ class Exchange:
             self.write_timer = None
         if self.blocked:
             self.blocked_s += self._clock() - self._block_since
-        if self.relay is not None:
-            self.relay.close(ending, error_for)
-        self._wire.detach()
-        if ending in LEFT:
-            self._connection.abort()
-        else:
-            self._connection.end()
-        if not self.done.done():
-            self.done.set_result(ending)
+        try:
+            if self.relay is not None:
+                self.relay.close(ending, error_for)
+        finally:
+            self._wire.detach()
+            if ending in LEFT:
+                self._connection.abort()
+            else:
+                self._connection.end()
+            if not self.done.done():
+                self.done.set_result(ending)
 
     def let_go(self, upstreams: Upstreams) -> None:
         """Give the connection back when it can carry another request, else close it at once."""

@@ -21,7 +21,7 @@ from gateway.core.routing.endpoints import Endpoint, Serves
 from gateway.core.routing.headers import upstream_headers
 from gateway.core.routing.retry import may_try_elsewhere
 from gateway.core.stream.summary import Dialect, Ending
-from gateway.errors import ConnectFailed, GatewayError, GatewayFault, NothingServing, ShuttingDown
+from gateway.errors import ConnectFailed, GatewayError, GatewayFault, MethodNotAllowed, NothingServing, ShuttingDown
 from gateway.proxy import envelope
 from gateway.proxy.admit import read_body, read_head
 from gateway.proxy.attempt import attempt_of, held_answer, request_bytes
@@ -89,9 +89,11 @@ class Pipeline:
         finally:
             if engine:
                 self._settler.settle(visit)
-        if wire.blocked and not await wire.drained(visit.snapshot.policy.timers.client_write_s):
-            wire.cut()  # or answers to a client that never reads would pile up
-        return Answered(keep_alive=visit.keep_alive and wire.open and not self._desk.stopping)
+        keep_alive = visit.keep_alive and wire.open and not self._desk.stopping
+        # Answers to a client that never reads must not pile up, nor keep a connection open that is to be closed.
+        if not await wire.drained(visit.snapshot.policy.timers.client_write_s, whole=not keep_alive):
+            wire.cut()
+        return Answered(keep_alive=keep_alive)
 
     async def _serve(
         self, visit: Visit, request: web.BaseRequest, wire: ClientWire, *, dialect: Dialect, endpoint: Endpoint
@@ -222,7 +224,10 @@ class Pipeline:
             visit.keep_alive = False
         visit.status = error.status
         dialect = visit.endpoint.dialect if visit.endpoint is not None else None
-        answer = envelope.error_response(error, dialect=dialect, headers=self._lines(visit))
+        lines = self._lines(visit)
+        if visit.endpoint is not None and isinstance(error, MethodNotAllowed):
+            lines += b"Allow: %b\r\n" % ", ".join(sorted(visit.endpoint.methods)).encode("ascii")
+        answer = envelope.error_response(error, dialect=dialect, headers=lines, with_body=visit.method != "HEAD")
         visit.response_bytes = len(answer)
         wire.send(answer)
 

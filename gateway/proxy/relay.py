@@ -261,8 +261,8 @@ class StreamRelay:
         if self._head or ending in {Ending.CLIENT_GONE, Ending.CLIENT_STALLED}:
             return
         closing = self._edit.held
-        if ending is Ending.COMPLETE and self._ended_by_engine(summary):
-            closing += self._events.take_rest()
+        if self._ended_by_engine(summary):  # then nothing is missing, whatever became of the connection
+            closing += self._events.take_rest() if ending is Ending.COMPLETE else b""
         else:
             self.told = error_for(ending)
             closing += error_event(self.told, self._dialect)

@@ -21,7 +21,7 @@ from gateway.proxy.visit import Visit
 OTHER = "other"
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE"})
 NAME = re.compile(r"[A-Za-z0-9._:/@+\-]{1,256}")
-"""What a model may be called to be recorded: clients send anything, a prompt by mistake among it."""
+"""What a model that nobody serves may be called to be recorded: clients send anything, a prompt by mistake too."""
 
 FAILURES = frozenset(
     {Ending.EOF, Ending.RESET, Ending.BAD_FRAMING, Ending.NOT_SSE, Ending.OVERSIZE, Ending.KEY_REFUSED}
@@ -87,7 +87,7 @@ class Settler:
             outcome=decide_outcome(summary, visit.ending, stream=stream, status=status),
             ending=visit.ending,
             stream=stream,
-            model=visit.model if NAME.fullmatch(visit.model) else "",
+            model=visit.model if visit.pool or NAME.fullmatch(visit.model) else "",
             pool=visit.pool,
             backend=backend.name if backend is not None else "",
             profile=backend.profile if backend is not None else "",

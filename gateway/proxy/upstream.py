@@ -172,8 +172,9 @@ class Upstreams:
                 if target.path:
                     _, connection = await loop.create_unix_connection(lambda: Connection(target), target.path)
                 elif target.tls:
+                    context = await self._context(target.tls_ca)
                     _, connection = await loop.create_connection(
-                        lambda: Connection(target), target.host, target.port, ssl=self._context(target.tls_ca)
+                        lambda: Connection(target), target.host, target.port, ssl=context
                     )
                 else:
                     _, connection = await loop.create_connection(lambda: Connection(target), target.host, target.port)
@@ -207,11 +208,16 @@ class Upstreams:
         """Close every idle connection."""
         self.sweep(idle_s=float("-inf"))
 
-    def _context(self, tls_ca: str) -> ssl.SSLContext:
+    def forget_certificates(self) -> None:
+        """Read certificate files anew at the next connection: they, or the configuration, may have changed."""
+        self._contexts.clear()
+
+    async def _context(self, tls_ca: str) -> ssl.SSLContext:
         context = self._contexts.get(tls_ca)
         if context is None:
             try:
-                context = ssl.create_default_context(cafile=tls_ca or None)
+                # In a thread: reading the system's authorities takes tens of milliseconds.
+                context = await asyncio.to_thread(ssl.create_default_context, cafile=tls_ca or None)
             except OSError as error:
                 raise ConnectFailed("the backend's tls_ca file cannot be read") from error
             self._contexts[tls_ca] = context

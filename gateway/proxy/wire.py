@@ -13,7 +13,7 @@ import logging
 from collections.abc import Awaitable, Callable, Collection
 from typing import Any, Protocol, cast
 
-from aiohttp import web
+from aiohttp import http_parser, web
 from aiohttp.web_protocol import RequestHandler
 from msgspec import Struct
 
@@ -102,8 +102,15 @@ class ClientWire(RequestHandler):
         """The transport's own ``write``, for one exchange that ends when the client leaves: no frame in between."""
         return self.send if self.transport is None else self.transport.write
 
-    async def drained(self, timeout_s: float) -> bool:
-        """Wait until the client has taken enough of what was written; False when it did not within ``timeout_s``."""
+    async def drained(self, timeout_s: float, *, whole: bool) -> bool:
+        """Wait until the client has taken enough of what was written, or the ``whole`` of it.
+
+        False when it did not within ``timeout_s``.
+        """
+        if whole and self.transport is not None:
+            self.transport.set_write_buffer_limits(high=0)
+        if not self._paused:
+            return True
         try:
             async with asyncio.timeout(timeout_s):
                 await self._drain_helper()
@@ -117,6 +124,13 @@ class ClientWire(RequestHandler):
         """Drop the connection at once: the only honest end of a body that cannot be completed."""
         if self.transport is not None:
             self.transport.abort()
+
+    def force_close(self) -> None:
+        """Close at once, as aiohttp does on an idle connection; what is not taken within ``head_s`` is dropped."""
+        transport = self.transport
+        super().force_close()
+        if transport is not None and transport.get_write_buffer_size() > 0:
+            self._loop.call_later(self._head_s, transport.abort)
 
     def hang_up_if_idle(self) -> None:
         """Close a connection on which no request has begun; one that has goes on to its end."""
@@ -175,6 +189,16 @@ class ClientWire(RequestHandler):
         )
         answer.force_close()
         return answer
+
+
+def raw_target(request: web.BaseRequest) -> str:
+    """The request target as it was sent; ``request.path`` decodes it."""
+    return request._message.path  # noqa: SLF001  (see the module)
+
+
+def has_fast_parser() -> bool:
+    """Whether aiohttp parses requests in C; its pure-Python parser is slower and less strict."""
+    return http_parser.HttpRequestParser is not http_parser.HttpRequestParserPy
 
 
 class WireLimits(Struct, frozen=True, kw_only=True):

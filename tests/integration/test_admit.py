@@ -122,9 +122,21 @@ async def test_any_other_path_is_a_404_and_reaches_nobody(path: str) -> None:
     assert (seen.status, seen.error["code"]) == (404, "unknown_endpoint")
 
 
-async def test_another_verb_is_a_405() -> None:
+async def test_another_verb_is_a_405_that_names_the_right_one() -> None:
     seen = await _refused(b"GET /v1/chat/completions HTTP/1.1\r\nHost: g\r\n\r\n")
-    assert (seen.status, seen.error["code"]) == (405, "method_not_allowed")
+    assert (seen.status, seen.error["code"], seen.headers["allow"]) == (405, "method_not_allowed", "POST")
+
+
+async def test_errors_to_head_have_no_body_so_that_the_connection_goes_on() -> None:
+    async with running_worker() as worker:
+        worker.serve([])
+        async with raw_client(worker.port) as client:
+            for path, status in (("/nope", 404), ("/v1/chat/completions", 405), ("/ready", 503), ("/health", 200)):
+                await client.send(f"HEAD {path} HTTP/1.1\r\nHost: g\r\n\r\n".encode())
+                head = await client.reader.readuntil(b"\r\n\r\n")
+                assert head.startswith(b"HTTP/1.1 %d " % status)
+            await client.send(b"GET /health HTTP/1.1\r\nHost: g\r\n\r\n")
+            assert (await client.answer()).body == b'{"status":"ok"}'
 
 
 async def test_what_is_no_http_gets_one_json_error_and_the_end() -> None:

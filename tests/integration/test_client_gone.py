@@ -181,3 +181,16 @@ async def test_pipelined_answers_to_a_client_that_never_reads_do_not_pile_up() -
                     await asyncio.sleep(0.01)
         assert len(backend.exchanges) < 100, "answering stopped when the client took nothing"
         assert all(record.blocked_s < LEAVE_S for record in worker.records)
+
+
+async def test_a_connection_to_be_closed_is_not_kept_for_a_client_that_does_not_read() -> None:
+    policy = WorkerPolicy(timers=TimerPolicy(client_write_s=0.2))
+    async with ScriptedBackend() as backend, running_worker(client_buffer_bytes=64 * 1024 * 1024) as worker:
+        worker.serve([backend_view(backend.url)], policy=policy)
+        backend.add(Script((answer(b'{"x":"' + b"x" * 20_000_000 + b'"}'),)))
+        async with raw_client(worker.port) as client:
+            client.writer.transport.pause_reading()
+            await client.post({"model": "tiny"}, headers={"Connection": "close"})
+            async with asyncio.timeout(LEAVE_S):
+                while not worker.records or worker.server.connections:  # noqa: ASYNC110  (aiohttp tells nobody)
+                    await asyncio.sleep(0.01)

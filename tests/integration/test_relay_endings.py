@@ -319,3 +319,12 @@ async def test_how_long_bytes_were_held_for_an_event_to_become_whole() -> None:
             gate.set()
             await client.answer(timeout_s=100)
         assert 2.9 < (await worker.record()).hold_max_s < 3.5
+
+
+@pytest.mark.parametrize("end", [End.CLOSE, End.RESET])
+async def test_a_connection_that_breaks_after_the_marker_adds_nothing(end: End) -> None:
+    async with ScriptedBackend() as backend, running_worker() as worker:
+        worker.serve([backend_view(backend.url)])
+        body, whole, _ = await ended(worker, backend, Script((HEAD, chunk(ROLE + STOP), chunk(DONE)), end))
+        assert (body, whole) == (ROLE + STOP + DONE, True)
+        assert (await worker.record()).outcome is Outcome.OK

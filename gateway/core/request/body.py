@@ -8,6 +8,7 @@ not concern the gateway are passed on for its own 400.
 
 from __future__ import annotations
 
+import re
 from typing import Final, TypeVar
 
 import msgspec
@@ -18,6 +19,7 @@ from gateway.errors import BadRequest
 
 _T = TypeVar("_T")
 
+_SEVERAL: Final = re.compile(rb"\[\s*[\"\[]")
 _STREAM_OPTIONS: Final = b'{"include_usage":true}'
 
 
@@ -131,12 +133,11 @@ def _choices(fields: dict[str, Raw], dialect: Dialect) -> int:
     if dialect is not Dialect.COMPLETIONS:
         return max(1, n)
     prompt = fields.get("prompt")
-    if prompt is None or bytes(memoryview(prompt)[:1]) != b"[":
+    # A list of texts or of lists is as many prompts as it has entries; a list of token numbers, however long, is one.
+    if prompt is None or not _SEVERAL.match(memoryview(prompt)):
         return max(1, n)
-    prompts = _read(fields, "prompt", _LIST) or []
-    # One list of token numbers is one prompt; a list of texts or of lists is as many prompts as it has entries.
-    several = bool(prompts) and bytes(memoryview(prompts[0])[:1]) in (b'"', b"[")
-    return max(1, n) * (len(prompts) if several else 1)
+    prompts = _read(fields, "prompt", _LIST)
+    return max(1, n) * max(1, len(prompts) if prompts is not None else 1)
 
 
 def _where(error: Exception) -> str:

@@ -17,6 +17,7 @@ from msgspec import Struct
 
 MAX_HEAD_BYTES: Final = 64 * 1024
 MAX_SIZE_LINE_BYTES: Final = 256
+MAX_LENGTH_DIGITS: Final = 18
 TERMINATOR: Final = b"0\r\n\r\n"
 
 SHORT_MAX_BYTES: Final = 2048
@@ -28,6 +29,7 @@ SHORT_SIZES: Final[Mapping[bytes, int]] = MappingProxyType(
 than parsing, and as strict."""
 
 _HEX: Final = frozenset(b"0123456789abcdefABCDEF")
+_STATUS: Final = re.compile(rb"(HTTP/1\.[01]) ([1-9][0-9]{2})(?: ([^\r\n\x00]*))?")
 _FIELD: Final = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]+):[ \t]*([^\r\n\x00]*)")
 
 
@@ -82,11 +84,10 @@ def parse_head(data: bytes | bytearray) -> tuple[ResponseHead, int] | None:
 
 
 def _status_line(line: bytes) -> tuple[int, bytes, bytes]:
-    version, _, rest = line.partition(b" ")
-    code, _, reason = rest.partition(b" ")
-    if version not in (b"HTTP/1.1", b"HTTP/1.0") or len(code) != 3 or not code.isdigit():
+    parts = _STATUS.fullmatch(line)
+    if parts is None:
         raise BadFraming("malformed status line")
-    return int(code), reason, version
+    return int(parts[2]), parts[3] or b"", parts[1]
 
 
 def _head(status: int, reason: bytes, *, http_1_1: bool, lines: list[bytes]) -> ResponseHead:
@@ -102,7 +103,7 @@ def _head(status: int, reason: bytes, *, http_1_1: bool, lines: list[bytes]) -> 
         name, value = field[1].lower(), field[2].rstrip(b" \t")
         headers.append((name, value))
         if name == b"content-length":
-            if not value.isdigit() or (length is not None and length != int(value)):
+            if not value.isdigit() or len(value) > MAX_LENGTH_DIGITS or (length is not None and length != int(value)):
                 raise BadFraming("malformed or conflicting Content-Length")
             length = int(value)
         elif name == b"transfer-encoding":

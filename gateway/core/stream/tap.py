@@ -62,7 +62,7 @@ class Tap:
             self._disabled = True
 
     def close(self, now: float) -> StreamSummary:
-        """Return what was measured of a stream up to ``now``; changes nothing, so it can be asked before the end too."""
+        """Return what was measured of a stream up to ``now``; changes nothing, and may be asked at any time."""
         defects = Defects(bad_events=self._bad_events, oversize_events=self._framer.oversize, disabled=self._disabled)
         try:
             return report_stream(self._answer, self._shape, defects=defects, now=now)
