@@ -16,6 +16,7 @@ from typing import Final, Self
 
 import aiohttp
 
+from gateway.core.routing.credentials import bearer
 from gateway.core.routing.evidence import ProbeResult
 from gateway.settings import Backend
 
@@ -58,8 +59,8 @@ class ProbeClient:
         self._base = "http://localhost" if backend.url.startswith("unix:") else backend.url
         key = environ.get(backend.api_key_env, "") if backend.api_key_env else ""
         self._headers = {"Accept-Encoding": "identity"}
-        if key and key.isprintable():
-            self._headers["Authorization"] = f"Bearer {key}"
+        if authorization := bearer(key):
+            self._headers["Authorization"] = authorization
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
