@@ -1,5 +1,8 @@
 """The numbers: the gateway counts what vLLM counts, and its rates are vLLM's within a few percent."""
 
+from typing import Any
+
+import openai
 import pytest
 
 from tests.live.rates import PROMPTS, Compared, Pace, summarise, table
@@ -16,6 +19,15 @@ ROUNDS = 3
 @pytest.fixture
 def pace(gateway: Gateway, idle: Engine) -> Pace:
     return Pace(gateway.port, gateway.operators_port, gateway.token())
+
+
+def paced(gateway: Gateway, mode: str) -> list[Any]:
+    """The chunks that openai-python gets of a stream whose client wants its pace."""
+    headers = {"X-Gateway-Metrics": mode}
+    with openai.OpenAI(
+        base_url=f"{gateway.url}/v1", api_key="unused", max_retries=0, default_headers=headers
+    ) as client:
+        return list(client.chat.completions.create(**wire.chat("count please"), stream=True))
 
 
 @pytest.mark.parametrize("concurrency, bound", [(1, 0.03), (16, 0.10)])
@@ -41,6 +53,34 @@ def test_what_the_client_is_told_is_what_the_history_keeps(pace: Pace):
         one = pace.compare(body)
 
         assert one.told_tps == pytest.approx(one.kept_tps, rel=1e-3)
+
+
+def test_openai_python_finds_its_pace_inside_the_usage_when_asked_for_there(gateway: Gateway):
+    *deltas, last = paced(gateway, "usage")
+
+    assert last.choices == []
+    assert last.usage.completion_tokens == last.usage.pacekeeper["completion_tokens"] == 367
+    assert last.usage.pacekeeper["decode_tps"] > 0
+    assert all(len(chunk.choices) == 1 and chunk.usage is None for chunk in deltas)
+
+
+def test_openai_python_accepts_its_pace_as_a_last_event_without_usage(gateway: Gateway):
+    *deltas, last = paced(gateway, "event")
+
+    assert last.choices == []
+    assert last.usage is None
+    assert last.pacekeeper["completion_tokens"] == 367
+    assert last.pacekeeper["decode_tps"] > 0
+    assert all(len(chunk.choices) == 1 and chunk.usage is None for chunk in deltas)
+
+
+def test_an_answer_in_one_piece_carries_its_pace_and_timing_when_asked_for(gateway: Gateway):
+    headers = {"X-Gateway-Metrics": "usage"}
+    with wire.Call(gateway.port, wire.CHAT, wire.chat(max_tokens=8), headers=headers) as call:
+        usage = call.json()["usage"]
+
+        assert usage["pacekeeper"]["completion_tokens"] == usage["completion_tokens"] == 8
+        assert "backend;dur=" in (call.header("server-timing") or "")
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
