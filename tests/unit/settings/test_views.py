@@ -1,4 +1,4 @@
-"""Settings as others need them; and that the two sides of a policy have the same names and defaults."""
+"""The policy that workers get; and that the two sides of a policy have the same names and defaults."""
 
 from __future__ import annotations
 
@@ -7,16 +7,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.core.routing.backend import BackendState
 from gateway.core.routing.snapshot import HeaderPolicy, LimitPolicy, TimerPolicy, WorkerPolicy
-from gateway.settings import parse, to_backends, to_policy, to_pools
+from gateway.settings import parse, to_policy
 from gateway.settings.runtime import Headers, Limits, Timers
 from gateway.settings.section import Section
 
 TEXT = """\
 pools:
-  - {name: p, models: [m], backends: [{name: a, url: "http://x"}, {name: b, url: "unix:/x", api_key_env: K}]}
-  - {name: q, backends: [{name: c, url: "https://x", tls_ca: "/x.pem"}]}
+  - {name: p, backends: [{name: a, url: "http://x"}]}
 timers: {stall_s: 30}
 limits: {body_bytes: 1 MiB}
 headers: {backend_name: false}
@@ -35,15 +33,3 @@ def test_the_policy_holds_what_was_configured() -> None:
         limits=LimitPolicy(body_bytes=1024**2),
         headers=HeaderPolicy(backend_name=False),
     )
-
-
-def test_pools_and_backends_come_in_the_order_of_the_file() -> None:
-    assert [(pool.name, pool.models) for pool in to_pools(RUNTIME)] == [("p", ("m",)), ("q", ())]
-    views = to_backends(RUNTIME)
-    assert [(view.pool, view.name, view.url) for view in views] == [
-        ("p", "a", "http://x:80"),
-        ("p", "b", "unix:/x"),
-        ("q", "c", "https://x:443"),
-    ]
-    assert (views[1].api_key_env, views[2].tls_ca) == ("K", "/x.pem")
-    assert {view.state for view in views} == {BackendState.UNKNOWN}
