@@ -7,6 +7,7 @@ are too long, too slow or no JSON object, more requests than the gateway may hol
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -30,6 +31,7 @@ from gateway.proxy.visit import Visit
 from gateway.proxy.wire import ClientWire, raw_target
 
 METRICS_MODES: Final = frozenset({"none", "usage", "event"})
+_HOST: Final = re.compile(r"[A-Za-z0-9._~%:\[\]\-]{0,255}")
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
@@ -40,6 +42,7 @@ def read_head(visit: Visit, request: web.BaseRequest, *, endpoints: Mapping[str,
     visit.http_1_1 = request.version >= (1, 1)
     visit.keep_alive = request.keep_alive
     visit.request_id = client_request_id(headers.get("X-Request-Id")) or visit.request_id
+    _check_framing(visit, headers)
     path = raw_target(request).partition("?")[0]
     endpoint = endpoints.get(path)
     if endpoint is None:
@@ -53,6 +56,17 @@ def read_head(visit: Visit, request: web.BaseRequest, *, endpoints: Mapping[str,
             raise BadRequest("X-Gateway-Metrics is none, usage or event", param="X-Gateway-Metrics")
         visit.metrics = metrics
     return endpoint
+
+
+def _check_framing(visit: Visit, headers: Mapping[str, str]) -> None:
+    """Refuse what another server on the way might read otherwise (the parser has refused the plain attacks)."""
+    encoding = headers.get("Transfer-Encoding")
+    if encoding is not None and (not visit.http_1_1 or encoding.strip().lower() != "chunked"):
+        visit.keep_alive = False
+        raise BadRequest("the only Transfer-Encoding is chunked, with HTTP/1.1", param="Transfer-Encoding")
+    if not _HOST.fullmatch(headers.get("Host", "")):
+        visit.keep_alive = False
+        raise BadRequest("the Host header is no host", param="Host")
 
 
 async def read_body(
@@ -74,7 +88,7 @@ async def read_body(
     if length is not None and length > limits.body_bytes:
         raise _too_large(limits)
     _answer_expectation(request)
-    data = await _receive(request, limits)
+    data = await _receive(visit, request, limits)
     visit.upload_s = clock() - visit.accepted
     visit.request_bytes = len(data)
     visit.body = parse_body(data, dialect)
@@ -91,7 +105,7 @@ def _answer_expectation(request: web.BaseRequest) -> None:
         wire.send(_CONTINUE)
 
 
-async def _receive(request: web.BaseRequest, limits: LimitPolicy) -> bytes:
+async def _receive(visit: Visit, request: web.BaseRequest, limits: LimitPolicy) -> bytes:
     content = request.content
     if content.is_eof():  # the usual short body came with its head: no task switch, no timer
         return _within(content.read_nowait(), limits)
@@ -107,6 +121,7 @@ async def _receive(request: web.BaseRequest, limits: LimitPolicy) -> bytes:
     except TimeoutError:
         raise BodyTimeout(f"the request body did not arrive within {limits.body_s:g} s") from None
     except web.RequestPayloadError:
+        visit.keep_alive = False  # where the next request would begin is anybody's guess
         raise BadRequest("the request body is cut or badly framed") from None
     return b"".join(pieces)
 

@@ -77,6 +77,11 @@ class Connection(asyncio.Protocol):
         """Whether a request can be written."""
         return self._transport is not None and not self._transport.is_closing()
 
+    @property
+    def unsent(self) -> bool:
+        """Whether a part of a request has not gone out yet."""
+        return self._transport is not None and self._transport.get_write_buffer_size() > 0
+
     def begin(self, receiver: Receiver) -> None:
         """Hand everything that comes to ``receiver``."""
         self._receiver = receiver
@@ -187,7 +192,9 @@ class Upstreams:
     def keep(self, connection: Connection) -> None:
         """Keep ``connection`` for the next request to the same target."""
         connection.end()
-        if connection.usable:
+        if connection.unsent:
+            connection.abort()  # the backend answered before it had the whole request; the rest would come first
+        elif connection.usable:
             connection.idle_since = self._clock()
             self._idle.setdefault(connection.target, []).append(connection)
 
@@ -195,9 +202,11 @@ class Upstreams:
         """Close what has been idle for ``idle_s``; called by the worker about once a second."""
         oldest = self._clock() - idle_s
         for target, kept in list(self._idle.items()):
-            fresh = [c for c in kept if c.usable and c.idle_since >= oldest]
+            fresh: list[Connection] = []
             for connection in kept:
-                if connection not in fresh:
+                if connection.usable and connection.idle_since >= oldest:
+                    fresh.append(connection)
+                else:
                     connection.abort()
             if fresh:
                 self._idle[target] = fresh

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Collection
 from typing import Any, Protocol, cast
 
 from aiohttp import http_parser, web
-from aiohttp.web_protocol import RequestHandler
+from aiohttp.web_protocol import RequestHandler, _ErrInfo
 from msgspec import Struct
 
 from gateway.core.stream.envelope import error_body
@@ -140,7 +140,11 @@ class ClientWire(RequestHandler):
     def data_received(self, data: bytes) -> None:
         """Bytes of a request; a head that has begun and does not end is given up after ``head_s``."""
         super().data_received(data)
-        if self._waiter is None or self._waiter.done() or self._messages:
+        messages, current = self._messages, self._current_request
+        if messages and current is not None and isinstance(messages[-1][0], _ErrInfo):
+            # A body that turns bad half-way: aiohttp queues the error behind the request that waits for that body.
+            current._cancel(web.RequestPayloadError("the request body is badly framed"))  # noqa: SLF001
+        if self._waiter is None or self._waiter.done() or messages:
             if self._head_timer is not None:
                 self._head_timer.cancel()
                 self._head_timer = None

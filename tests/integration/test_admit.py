@@ -293,3 +293,40 @@ async def test_what_a_client_calls_its_model_or_verb_is_recorded_only_when_it_is
             await client.send(b"PROPFINDISH /v1/chat/completions HTTP/1.1\r\nHost: g\r\n\r\n")
             await client.answer()
         assert [r.model for r in worker.records[:3]] == ["", "", "org/model-1:latest"]
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        b"POST /v1/chat/completions HTTP/1.0\r\nHost: g\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"POST /v1/chat/completions HTTP/1.1\r\nHost: g\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+        b"GET /health HTTP/1.1\r\nHost: a b/../\r\n\r\n",
+        b"POST /v1/chat/completions HTTP/1.1\r\nHost: g\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\nabc",
+        b"GET /health HTTP/1.1\r\n\r\n",
+    ],
+    ids=["te-on-1.0", "te-list", "host-with-path", "te-and-length", "no-host"],
+)
+async def test_what_two_servers_could_read_differently_is_refused_and_ends_the_connection(request_: bytes) -> None:
+    async with running_worker() as worker:
+        worker.serve([])
+        async with raw_client(worker.port) as client:
+            await client.send(request_)
+            assert (await client.answer()).status == 400
+            assert await client.at_end()
+
+
+async def test_a_chunked_body_that_turns_bad_is_refused_at_once() -> None:
+    async with running_worker() as worker:
+        worker.serve([])
+        async with raw_client(worker.port) as client:
+            await client.send(
+                b"POST /v1/chat/completions HTTP/1.1\r\nHost: g\r\nContent-Type: application/json\r\n"
+                b'Transfer-Encoding: chunked\r\n\r\n5\r\n{"a":\r\n'
+            )
+            while not worker.desk.holding:  # noqa: ASYNC110  (turns of the loop)
+                await asyncio.sleep(0)
+            await client.send(b"zz\r\n")
+            seen = await client.answer()
+            assert (seen.status, seen.error["message"]) == (400, "the request body is cut or badly framed")
+            assert await client.at_end()
+        assert worker.desk.holding == 0
