@@ -161,10 +161,6 @@ class Headers(Section):
         _HEADERS.backend_name,
         description="`X-Gateway-Backend`: which backend answered. Off where clients shall not know.",
     )
-    profile_name: Switch = Field(
-        _HEADERS.profile_name,
-        description="`X-Gateway-Profile`: under which profile the backend runs, where one is known.",
-    )
 
 
 class Probes(Section):

@@ -38,7 +38,10 @@ class LimitPolicy(Struct, frozen=True, kw_only=True):
 
 
 class HeaderPolicy(Struct, frozen=True, kw_only=True):
-    """Which headers of our own an answer carries besides ``X-Request-Id``."""
+    """Which headers of our own an answer carries besides ``X-Request-Id``.
+
+    ``profile_name`` has no setting yet: so far no backend has a profile.
+    """
 
     backend_name: bool = True
     profile_name: bool = True

@@ -94,6 +94,7 @@ def test_every_fault_comes_in_one_go_in_the_order_of_the_file() -> None:
         ("probes: {health_s: 1e9}", "f.yaml:5:20 probes.health_s: must be at most 604800"),
         ("timers: {total_s: -1}", "f.yaml:5:19 timers.total_s: must be at least 0"),
         ("timers: [1]", "f.yaml:5:9 timers: must be a mapping of keys and values"),
+        ("headers: {profile_name: true}", "f.yaml:5:11 headers.profile_name: unknown key; known here: backend_name"),
         ("headers: {backend_name: perhaps}", "f.yaml:5:25 headers.backend_name: must be true or false"),
         ("limits: {body_bytes: 3}", "f.yaml:5:22 limits.body_bytes: must be at least 1024"),
         ("limits: {body_bytes: true}", "f.yaml:5:22 limits.body_bytes: must be a size in bytes, not true or false"),
