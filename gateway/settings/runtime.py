@@ -132,11 +132,13 @@ class Limits(Section):
     )
     hold_bytes: Bytes = Field(
         _LIMITS.hold_bytes,
-        description="How much of one answer is held back while an event is not yet whole. At least event_bytes.",
+        description="How much of one answer is held back while an event is not yet whole; a larger event ends the stream "
+        "with an error. At least event_bytes.",
     )
     event_bytes: Bytes = Field(
         _LIMITS.event_bytes,
-        description="The largest single event of a stream; a larger one ends the stream with an error.",
+        description="How much of one event of a stream is read to measure it. A larger event is relayed like any other "
+        "and counted as oversize; with the finish reason in it, the answer is recorded as unfinished.",
     )
     answer_hold_bytes: Bytes = Field(
         _LIMITS.answer_hold_bytes,

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from gateway.core.routing.snapshot import LimitPolicy, TimerPolicy, WorkerPolicy
-from gateway.core.stream.summary import Ending, Outcome
+from gateway.core.stream.summary import Ending, Flag, Outcome
 from tests.fakes.backend import End, Script, ScriptedBackend, answer
 from tests.fakes.client import raw_client
 from tests.fakes.worker import FakeWorker, backend_view, running_worker
@@ -161,6 +161,20 @@ async def test_one_event_larger_than_what_is_held_ends_the_stream() -> None:
         body, _, _ = await ended(worker, backend, script)
         assert body.startswith(ROLE + b'data: {"error":')
         assert (await worker.record()).ending is Ending.OVERSIZE
+
+
+async def test_an_event_larger_than_what_is_measured_passes_and_is_counted() -> None:
+    policy = WorkerPolicy(limits=LimitPolicy(event_bytes=1000))
+    large = event('"content":"' + "x" * 2000 + '"')
+    async with ScriptedBackend() as backend, running_worker() as worker:
+        worker.serve([backend_view(backend.url)], policy=policy)
+        script = Script((HEAD, chunk(ROLE + large + STOP + DONE), b"0\r\n\r\n"))
+        body, whole, _ = await ended(worker, backend, script)
+        assert (body, whole) == (ROLE + large + STOP + DONE, True)
+        record = await worker.record()
+        assert record.outcome is Outcome.OK
+        assert record.summary is not None
+        assert (record.summary.oversize_events, record.summary.flags) == (1, (Flag.OVERSIZE_EVENTS,))
 
 
 async def test_a_large_event_that_fits_passes_untouched() -> None:

@@ -25,7 +25,10 @@ class TimerPolicy(Struct, frozen=True, kw_only=True):
 
 
 class LimitPolicy(Struct, frozen=True, kw_only=True):
-    """Every bound of the request flow; bytes and counts over all workers."""
+    """Every bound of the request flow; bytes and counts over all workers.
+
+    ``hold_bytes`` bounds what is relayed of one event, ``event_bytes`` what is read of it to measure it.
+    """
 
     body_bytes: int = 64 * 1024 * 1024
     body_s: float = 300.0
