@@ -99,7 +99,7 @@ async def _send(client: RawClient, asked: Asked) -> None:
 class Load:
     """Runs from the beginning of its block until :meth:`finish` or the block's end; ``asked`` are all requests."""
 
-    def __init__(self, address: str, *, streams: int = 10, shorts: int = 2, tokens: tuple[int, int] = (15, 40)) -> None:
+    def __init__(self, address: str, *, streams: int = 10, shorts: int = 2, tokens: tuple[int, int] = (10, 25)) -> None:
         """``streams`` and ``shorts`` go on at a time; ``tokens`` bounds the length of a stream."""
         self.asked: list[Asked] = []
         self._address = address

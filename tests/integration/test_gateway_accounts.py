@@ -140,7 +140,7 @@ async def test_counters_log_and_history_agree_with_what_clients_saw(tmp_path: Pa
 
 async def test_what_the_gateway_writes_is_for_its_owner_alone(tmp_path: Path) -> None:
     async with engines(1) as (a,), gateway(tmp_path, {"a": a.backend.url}) as running:
-        async with Load(running.clients, streams=2) as load:
+        async with Load(running.clients, streams=2, tokens=(2, 4)) as load:
             await load.more(3)
             await load.finish()
         assert running.leaks() == []

@@ -15,6 +15,7 @@ pytestmark = pytest.mark.asyncio
 
 BACK_S = 10.0  # a few seconds by contract, on a machine that has much else to do
 AT_ONCE_S = 1.0
+QUICK = {"health_s": 0.2}
 
 
 def down(engine: PacedEngine) -> None:
@@ -55,7 +56,10 @@ async def test_a_backend_that_dies_costs_its_own_streams_and_serves_again_when_i
 
 
 async def test_with_every_backend_down_clients_are_told_at_once_and_served_soon_after(tmp_path: Path) -> None:
-    async with engines(2) as (a, b), gateway(tmp_path, {"a": a.backend.url, "b": b.backend.url}) as running:
+    async with (
+        engines(2) as (a, b),
+        gateway(tmp_path, {"a": a.backend.url, "b": b.backend.url}, probes=QUICK) as running,
+    ):
         loop = asyncio.get_running_loop()
         for engine in (a, b):
             await engine.backend.stop()
@@ -87,7 +91,7 @@ async def test_with_every_backend_down_clients_are_told_at_once_and_served_soon_
 async def test_a_restart_of_every_backend_in_turn_refuses_nobody(tmp_path: Path) -> None:
     async with engines(3) as made:
         urls = {name: engine.backend.url for name, engine in zip("abc", made, strict=True)}
-        async with gateway(tmp_path, urls, workers=2) as running:
+        async with gateway(tmp_path, urls, workers=2, probes=QUICK) as running:
             async with Load(running.clients, streams=0, shorts=6) as load:
                 await load.more(10)
                 for engine in made:
