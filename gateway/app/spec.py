@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from gateway.core.address import link_path, socket_path_fault
 from gateway.errors import GatewayFault, RuntimeDirUnusable
 
 if TYPE_CHECKING:
@@ -20,9 +21,6 @@ if TYPE_CHECKING:
 
 SPEC_VERSION: Final = 1
 SPEC_NAME: Final = "install.json"
-LINK_NAME: Final = "link.sock"
-_MAX_SOCKET_PATH_BYTES: Final = 107
-"""``sun_path`` of unix(7) less its closing zero."""
 
 
 class InstallSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -55,7 +53,7 @@ class InstallSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     @property
     def link_path(self) -> str:
         """Unix socket that control makes and workers connect to."""
-        return str(Path(self.runtime_dir) / LINK_NAME)
+        return link_path(self.runtime_dir)
 
 
 def install_spec(settings: Settings) -> InstallSpec:
@@ -100,12 +98,8 @@ def prepare_runtime_dir(path: Path) -> None:
         )
     if not os.access(path, os.W_OK | os.X_OK):
         raise RuntimeDirUnusable(f"{path}: the runtime directory is not writable")
-    link_path_bytes = len(os.fsencode(path / LINK_NAME))
-    if link_path_bytes > _MAX_SOCKET_PATH_BYTES:
-        raise RuntimeDirUnusable(
-            f"{path}: a Unix socket in the runtime directory would have a path of {link_path_bytes} bytes, "
-            f"{_MAX_SOCKET_PATH_BYTES} at most are possible"
-        )
+    if fault := socket_path_fault(link_path(str(path))):
+        raise RuntimeDirUnusable(f"{path}: the runtime directory is too deep for the socket in it: {fault}")
 
 
 def write_spec(spec: InstallSpec) -> Path:

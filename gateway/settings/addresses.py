@@ -7,80 +7,37 @@ a password.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-MAX_SOCKET_PATH_BYTES: Final = 107
-"""Linux keeps 108 bytes for the path of a Unix socket, the last of them NUL."""
+from gateway.core.address import UNIX, Address, address_of, parse_port, parse_socket_path, socket_path_fault
 
-_LISTEN_FORMS: Final = '"127.0.0.1:8080", "[::1]:8080" or "unix:/path"'
 _URL_FORMS: Final = '"http://host:port", "https://host:port" or "unix:/path"'
 _HOST: Final = re.compile(
     r"(?=.{1,253}$)[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?(\.[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?)*\.?"
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
-    """A place to listen: ``host`` (an IP address) and ``port``, or the absolute ``path`` of a Unix socket."""
-
-    host: str = ""
-    port: int = 0
-    path: str = ""
-
-    @property
-    def is_private(self) -> bool:
-        """Whether only this machine can reach it: a Unix socket or the loopback."""
-        return bool(self.path) or ip_address(self.host).is_loopback
-
-    def __str__(self) -> str:
-        if self.path:
-            return f"unix:{self.path}"
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-
 def parse_listen(text: str) -> Address:
-    """``host:port``, ``[v6]:port`` or ``unix:/path`` (relative: from the current directory).
+    """A listen address; the path of a Unix socket counts from the current directory and comes out absolute.
 
-    Raises ValueError with what is wrong.  ``localhost`` is taken as 127.0.0.1.
+    Raises ValueError with what is wrong.
     """
-    if text.startswith("unix:"):
-        return Address(path=socket_path(text))
-    host, colon, digits = text.rpartition(":")
-    if not colon or not host:
-        raise ValueError(f"must name host and port: {_LISTEN_FORMS}")
-    if host.startswith("[") != (":" in host):
-        raise ValueError('an IPv6 address stands in brackets: "[::1]:8080"')
-    host = host.removeprefix("[").removesuffix("]")
-    if host == "localhost":
-        host = "127.0.0.1"
-    try:
-        host = str(ip_address(host))
-    except ValueError:
-        raise ValueError(f"the host must be an IP address of this machine: {_LISTEN_FORMS}") from None
-    return Address(host=host, port=parse_port(digits))
-
-
-def parse_port(digits: str) -> int:
-    """A port number from 1 to 65535; raises ValueError."""
-    if digits.isascii() and digits.isdigit() and len(digits) <= 5 and 1 <= int(digits) <= 65535:
-        return int(digits)
-    raise ValueError("the port must be a number from 1 to 65535")
+    address = address_of(text)
+    return Address(path=_absolute(address.path)) if address.path else address
 
 
 def socket_path(text: str) -> str:
     """The absolute path in ``unix:/path`` or ``unix:///path``; raises ValueError."""
-    path = text.removeprefix("unix:")
-    if path.startswith("//"):
-        path = "/" + path.lstrip("/")
-    if not path or path.endswith("/") or not path.isprintable() or set(path) & set("?#"):
-        raise ValueError('must name a socket file: "unix:/run/engine.sock"')
+    return _absolute(parse_socket_path(text))
+
+
+def _absolute(path: str) -> str:
     path = str(Path(path).absolute())
-    if len(path.encode()) > MAX_SOCKET_PATH_BYTES:
-        raise ValueError(f"the socket's path is longer than {MAX_SOCKET_PATH_BYTES} bytes, which the system allows")
+    if fault := socket_path_fault(path):
+        raise ValueError(f"too deep: {fault}")
     return path
 
 
@@ -101,8 +58,8 @@ def parse_host_name(text: str) -> str:
 
 def parse_url(text: str) -> str:
     """A backend's URL as ``http://host:port``, ``https://host:port`` or ``unix:/path``; raises ValueError."""
-    if text.startswith("unix:"):
-        return f"unix:{socket_path(text)}"
+    if text.startswith(UNIX):
+        return f"{UNIX}{socket_path(text)}"
     if any(sign.isspace() or not sign.isprintable() for sign in text):
         raise ValueError("a url holds no blanks")
     try:

@@ -6,13 +6,15 @@ all others and not one night later.
 
 from __future__ import annotations
 
+import pathlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from gateway.settings.addresses import MAX_SOCKET_PATH_BYTES, Address, parse_listen, parse_url
+from gateway.core.address import Address, link_path, socket_path_fault
+from gateway.settings.addresses import parse_listen, parse_url
 from gateway.settings.faults import Path, spell
 from gateway.settings.install import Auth, Clients, Operators
 from gateway.settings.runtime import Limits, Probes, Timers
@@ -81,9 +83,9 @@ def _bounds(data: dict[str, Any]) -> Iterator[Broken]:
     limits = _good(Limits, data.get("limits"))
     if limits is not None and limits.hold_bytes < limits.event_bytes:
         yield Broken(("limits", "hold_bytes"), f"must be at least limits.event_bytes ({limits.event_bytes})")
-    link = f"{data['runtime_dir']}/link.sock" if isinstance(data.get("runtime_dir"), str) else ""
-    if len(link.encode()) > MAX_SOCKET_PATH_BYTES:
-        yield Broken(("runtime_dir",), f"too long: the sockets in it would exceed {MAX_SOCKET_PATH_BYTES} bytes")
+    given = data.get("runtime_dir")
+    if isinstance(given, str) and (fault := socket_path_fault(link_path(str(pathlib.Path(given).absolute())))):
+        yield Broken(("runtime_dir",), f"too deep for the socket in it: {fault}")
 
 
 def _pools(data: dict[str, Any]) -> Iterator[Broken]:

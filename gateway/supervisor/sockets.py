@@ -9,7 +9,6 @@ all slots.  A closed listener refuses at once, but never one of the service mana
 from __future__ import annotations
 
 import errno
-import ipaddress
 import os
 import select
 import socket
@@ -20,12 +19,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
+from gateway.core.address import UNIX, Address, address_of
 from gateway.errors import OperatorError, PortInUse
 from gateway.supervisor import occupant
 
 BACKLOG: Final = 2048
 _FIRST_INHERITED_FD: Final = 3
-_UNIX: Final = "unix:"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,37 +123,39 @@ def _per_slot(addresses: Sequence[str], slots: int, undo: ExitStack) -> list[lis
 
 def _listen(text: str, slots: int, undo: ExitStack) -> list[Listener]:
     """Listeners of one address, one per slot; a Unix socket is the same in each."""
-    if text.startswith(_UNIX):
-        return [_listen_unix(text.removeprefix(_UNIX), undo)] * slots
-    first = _listen_tcp(text, undo=undo, shared=slots > 1)
-    return [first, *(_listen_tcp(first.address, undo=undo, sibling=True) for _ in range(slots - 1))]
+    try:
+        address = address_of(text, lowest_port=0)
+    except ValueError as error:
+        raise OperatorError(f"{text}: cannot listen: {error}") from error
+    if address.path:
+        return [_listen_unix(address, undo)] * slots
+    first = _listen_tcp(address, undo=undo, shared=slots > 1)
+    taken = Address(host=address.host, port=first.sock.getsockname()[1])
+    return [first, *(_listen_tcp(taken, undo=undo, sibling=True) for _ in range(slots - 1))]
 
 
-def _listen_tcp(text: str, *, undo: ExitStack, shared: bool = False, sibling: bool = False) -> Listener:
+def _listen_tcp(address: Address, *, undo: ExitStack, shared: bool = False, sibling: bool = False) -> Listener:
     """``shared``: siblings will join this address; ``sibling``: join it."""
-    host, _, port = text.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    version = ipaddress.ip_address(host).version
-    sock = undo.enter_context(socket.socket(socket.AF_INET if version == 4 else socket.AF_INET6, socket.SOCK_STREAM))
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    sock = undo.enter_context(socket.socket(family, socket.SOCK_STREAM))
     sock.settimeout(0)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    if version == 6:
+    if family == socket.AF_INET6:
         sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
     try:
         if sibling:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        sock.bind((host, int(port)))
+        sock.bind((address.host, address.port))
         if shared:  # only now: bound without it, the address is proven to be nobody else's
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         sock.listen(BACKLOG)
     except OSError as error:
-        raise _refused(text, error, occupant.of_port(int(port))) from error
-    taken = sock.getsockname()[1]
-    return Listener(sock=sock, address=f"{host}:{taken}" if version == 4 else f"[{host}]:{taken}")
+        raise _refused(str(address), error, occupant.of_port(address.port)) from error
+    return Listener(sock=sock, address=_name_of(sock))
 
 
-def _listen_unix(path: str, undo: ExitStack) -> Listener:
-    text = f"{_UNIX}{path}"
+def _listen_unix(address: Address, undo: ExitStack) -> Listener:
+    path = address.path
     sock = undo.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
     try:
         _clear_stale(path)
@@ -163,8 +164,8 @@ def _listen_unix(path: str, undo: ExitStack) -> Listener:
         Path(path).chmod(0o660)
         sock.listen(BACKLOG)
     except OSError as error:
-        raise _refused(text, error, "") from error
-    return Listener(sock=sock, address=text, path=path, inode=_inode(path))
+        raise _refused(str(address), error, "") from error
+    return Listener(sock=sock, address=str(address), path=path, inode=_inode(path))
 
 
 def _clear_stale(path: str) -> None:
@@ -174,7 +175,7 @@ def _clear_stale(path: str) -> None:
     except FileNotFoundError:
         return
     if not stat.S_ISSOCK(mode):
-        raise OperatorError(f"{_UNIX}{path}: there is a file that is no socket; it is left alone")
+        raise OperatorError(f"{UNIX}{path}: there is a file that is no socket; it is left alone")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(1.0)
         try:
@@ -182,7 +183,7 @@ def _clear_stale(path: str) -> None:
         except ConnectionRefusedError:
             Path(path).unlink()
             return
-        raise PortInUse(_in_use(f"{_UNIX}{path}", occupant.of_socket(probe)))
+        raise PortInUse(_in_use(f"{UNIX}{path}", occupant.of_socket(probe)))
 
 
 def _refused(text: str, error: OSError, who: str) -> OperatorError:
@@ -216,10 +217,7 @@ def _inherited(environ: Mapping[str, str]) -> dict[str, list[Listener]]:
 
 def _name_of(sock: socket.socket) -> str:
     name = sock.getsockname()
-    if sock.family == socket.AF_UNIX:
-        return f"{_UNIX}{name}"
-    host, port = name[0], name[1]
-    return f"[{host}]:{port}" if sock.family == socket.AF_INET6 else f"{host}:{port}"
+    return f"{UNIX}{name}" if sock.family == socket.AF_UNIX else str(Address(host=name[0], port=name[1]))
 
 
 def _has_waiting(sock: socket.socket) -> bool:

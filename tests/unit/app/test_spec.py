@@ -146,7 +146,7 @@ def test_a_directory_too_deep_for_a_socket_is_refused_exactly_where_the_system_w
     prepare_runtime_dir(deepest)
     with socket.socket(socket.AF_UNIX) as link:
         link.bind(str(deepest / "link.sock"))
-    with pytest.raises(RuntimeDirUnusable, match="would have a path of 108 bytes, 107 at most"):
+    with pytest.raises(RuntimeDirUnusable, match="a socket's path of 108 bytes, 107 at most"):
         prepare_runtime_dir(tmp_path / ("x" * (room + 1)))
 
 

@@ -43,7 +43,7 @@ def found(data: dict[str, Any]) -> list[tuple[str, str]]:
         ({"timers": {"total_s": 1}}, "timers.total_s", "more than timers.connect_s (2), or 0"),
         ({"probes": {"scrape_s": 4}}, "timers.pulse_fresh_s", "twice probes.scrape_s (4)"),
         ({"limits": {"hold_bytes": "1 MiB"}}, "limits.hold_bytes", "at least limits.event_bytes"),
-        ({"runtime_dir": "x" * 120}, "runtime_dir", "too long"),
+        ({"runtime_dir": "x" * 120}, "runtime_dir", "too deep"),
         ({"pools": [pool("p", A), pool("p", B)]}, "pools[1].name", "the same pool as pools[0].name"),
         ({"pools": [pool("p", A, A | {"url": "http://x"})]}, "pools[0].backends[1].name", "the same backend"),
         ({"pools": [pool("p", A), pool("q", A | {"name": "c"})]}, "pools[1].backends[0].url", "the same url"),
