@@ -168,8 +168,11 @@ class WorkerLink:
             self._connected = False
             reading.cancel()
             writing.cancel()
-            ends = await asyncio.gather(reading, writing, return_exceptions=True)
-            await _hang_up(writer, flushed=ends[1] == _SAID_ALL)
+            try:
+                ends = await asyncio.gather(reading, writing, return_exceptions=True)
+                await _flush(writer, wanted=ends[1] == _SAID_ALL)
+            finally:
+                writer.transport.abort()  # whatever cancels this meanwhile
         if not self._closing:
             log.warning("link.lost", extra={"reason": _first_reason(ends)})
         return conversation.spoken
@@ -240,16 +243,14 @@ class _Conversation:
         return "control closed the connection"
 
 
-async def _hang_up(writer: asyncio.StreamWriter, *, flushed: bool) -> None:
-    """End the connection; what is still in its buffer is sent first when ``flushed`` asks for it."""
+async def _flush(writer: asyncio.StreamWriter, *, wanted: bool) -> None:
+    """Close in order when that is ``wanted``: returns when what is still in the buffer has been sent."""
     try:
-        if flushed:
+        if wanted:
             writer.close()
             await writer.wait_closed()
     except OSError as error:
         log.debug("link.close_failed", extra={"reason": str(error)})
-    finally:
-        writer.transport.abort()
 
 
 def _first_reason(ends: Iterable[str | BaseException]) -> str:

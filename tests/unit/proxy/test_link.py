@@ -54,6 +54,8 @@ class Control:
         self.attempts: list[float] = []
         self.ends: asyncio.Queue[Streams] = asyncio.Queue()
         self.made: list[Streams] = []
+        self.given: list[Streams] = []
+        self.running: asyncio.Task[None]
 
     async def connect(self) -> Streams:
         self.attempts.append(asyncio.get_running_loop().time())
@@ -61,6 +63,7 @@ class Control:
             raise ConnectionRefusedError("nobody listens")
         theirs, ours = memory_pair()
         self.made.append(ours)
+        self.given.append(theirs)
         self.ends.put_nowait(ours)
         return theirs
 
@@ -90,6 +93,30 @@ class Heard:
         self.streams[1].write(data)
 
 
+@pytest.mark.parametrize("steps", range(12))
+@pytest.mark.parametrize("how", ["while it closes", "while control hangs up", "twice"])
+async def test_whenever_a_run_is_cancelled_its_connection_is_closed(how: str, steps: int) -> None:
+    control = Control()
+    async with running(control) as (worker, _):
+        heard = Heard(await control.ends.get())
+        await heard.next_of(Heartbeat)
+        closing = None
+        match how:
+            case "while it closes":
+                closing = aio.spawn(worker.close(), name="close")
+            case "while control hangs up":
+                heard.streams[1].close()
+            case _:
+                control.running.cancel()
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        control.running.cancel()
+        await asyncio.wait({control.running})
+        assert all(transport_of(theirs).is_closing() for theirs in control.given)
+        if closing is not None:
+            await closing
+
+
 @asynccontextmanager
 async def running(control: Control) -> AsyncIterator[tuple[WorkerLink, list]]:
     """A link that runs, and what its shell was handed."""
@@ -110,7 +137,7 @@ async def running(control: Control) -> AsyncIterator[tuple[WorkerLink, list]]:
     worker = WorkerLink(
         "unused", 0, on_message=handed.append, heartbeat=heartbeat, started_wall=12.5, connect=control.connect
     )
-    task = aio.spawn(worker.run(), name="link")
+    task = control.running = aio.spawn(worker.run(), name="link")
     try:
         yield worker, handed
     finally:
