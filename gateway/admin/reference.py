@@ -84,7 +84,7 @@ def _document() -> dict[str, Any]:
         nobody,
         nobody,
         EventStreams(nobody, limits),
-        metrics_text=bytes,
+        metrics_page=nobody,
         description=bytes,
         audit=AuditTrail(lambda _entry: None, float),
         limits=limits,

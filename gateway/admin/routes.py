@@ -5,7 +5,7 @@ The one list: the server serves it, the OpenAPI description and the reference pa
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from gateway.admin.audit import AuditTrail
 from gateway.admin.limits import AdminLimits
@@ -23,14 +23,14 @@ def api_routes(
     history: History,
     streams: EventStreams,
     *,
-    metrics_text: Callable[[], bytes],
+    metrics_page: Callable[[], Awaitable[bytes]],
     description: Callable[[], bytes],
     audit: AuditTrail,
     limits: AdminLimits,
 ) -> tuple[Route, ...]:
     """The routes over what they ask; nothing is asked before a handler runs."""
     return (
-        *open_routes(metrics_text, description),
+        *open_routes(metrics_page, description),
         *fleet_routes(operations),
         *request_routes(history),
         *config_routes(operations, audit, limits),

@@ -5,7 +5,7 @@ Health and metrics are asked for by machines that hold no secret; they hold numb
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from aiohttp import hdrs, web
@@ -19,14 +19,14 @@ from gateway.admin.tokens import Scope
 METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
-def open_routes(metrics_text: Callable[[], bytes], description: Callable[[], bytes]) -> tuple[Route, ...]:
+def open_routes(metrics_page: Callable[[], Awaitable[bytes]], description: Callable[[], bytes]) -> tuple[Route, ...]:
     """Health, metrics, and the OpenAPI description (which takes a token, like everything under `/admin`)."""
 
     async def health(_request: web.Request, _caller: Caller) -> web.StreamResponse:
         return json_answer(Health())
 
     async def metrics(_request: web.Request, _caller: Caller) -> web.StreamResponse:
-        return bytes_answer(metrics_text(), METRICS_TYPE)
+        return bytes_answer(await metrics_page(), METRICS_TYPE)
 
     async def openapi(_request: web.Request, _caller: Caller) -> web.StreamResponse:
         return bytes_answer(description(), "application/json")

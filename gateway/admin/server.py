@@ -6,7 +6,7 @@ Built once by `gateway.app`; everything it needs is handed in.  Served by `liste
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
 from aiohttp import hdrs, web
@@ -35,7 +35,7 @@ def build_admin(
     history: History,
     feed: Feed,
     *,
-    metrics_text: Callable[[], bytes],
+    metrics_page: Callable[[], Awaitable[bytes]],
     tokens: TokenTable,
     audit: Callable[[AuditEntry], None],
     on_fault: Callable[[BaseException], None],
@@ -48,12 +48,12 @@ def build_admin(
 ) -> web.Application:
     """The application for the operators' port.
 
-    ``metrics_text`` gives the page of `/metrics`; ``audit`` gets an entry for every change; ``on_fault`` gets each
+    ``metrics_page`` gives the page of `/metrics`; ``audit`` gets an entry for every change; ``on_fault`` gets each
     defect that a request met (its caller sees only that there was one); ``listen`` are the configured addresses and
     ``names`` further host names under which the port may be asked.  Control calls::
 
         token = load_or_make_token(runtime_dir)          # RuntimeDirUnusable: exit code 2
-        app = build_admin(operations, history, bus, metrics_text=metrics.text, tokens=TokenTable([token]),
+        app = build_admin(operations, history, bus, metrics_page=metrics.page, tokens=TokenTable([token]),
                           audit=..., on_fault=..., listen=spec.operators, version=gateway.__version__)
         listener = AdminListener(app, sockets)
         await listener.start()
@@ -71,7 +71,7 @@ def build_admin(
         operations,
         history,
         streams,
-        metrics_text=metrics_text,
+        metrics_page=metrics_page,
         description=lambda: description,
         audit=AuditTrail(audit, now_wall),
         limits=bounds,

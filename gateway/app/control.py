@@ -122,7 +122,7 @@ class ControlShell:
             operations,
             history,
             voice.bus,
-            metrics_text=voice.metrics.text,
+            metrics_page=voice.metrics.page,
             tokens=TokenTable([token]),
             audit=_audit_teller(voice.events),
             on_fault=lambda error: loop.failed("admin request", error),

@@ -7,7 +7,8 @@ the workers' heartbeats carry.  Must not change what it reads.
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
@@ -47,18 +48,18 @@ class Figures:
 
 
 class FiguresCollector(Collector):
-    """Turns the figures that ``read()`` gives into metric families."""
+    """Turns figures into metric families."""
 
-    def __init__(self, read: Callable[[], Figures]) -> None:
-        self._read = read
+    def __init__(self, figures: Figures) -> None:
+        self._figures = figures
 
     def describe(self) -> list[Metric]:
-        """No names in advance: the registry must not call :meth:`collect` before control is up."""
+        """No names in advance: they would cost a second :meth:`collect`."""
         return []
 
     def collect(self) -> Iterator[Metric]:
         """Every family once."""
-        figures = self._read()
+        figures = self._figures
         yield from _requests(figures)
         yield from _backends(figures.backends)
         yield from _pools(figures.status)
@@ -103,11 +104,18 @@ def _pools(status: StatusReport) -> Iterator[Metric]:
 
 
 def _workers(figures: Figures) -> Iterator[Metric]:
-    named = {(str(it.slot), str(it.pid)): it for it in figures.status.workers}
-    yield _family(F.worker_info, dict.fromkeys(named, 1))
-    yield _family(F.worker_in_flight, {labels: it.in_flight for labels, it in named.items()})
-    yield _family(F.worker_connections, {labels: it.connections for labels, it in named.items()})
-    yield _family(F.worker_silent, {labels: figures.silent_s.get(it.pid, 0.0) for labels, it in named.items()})
+    """By slot, which outlives the process in it; for a moment two may be in one."""
+    workers = figures.status.workers
+    yield _family(F.worker_info, {(str(it.slot), str(it.pid)): 1 for it in workers})
+    in_flight, connections, silent_s = Counter[tuple[str]](), Counter[tuple[str]](), dict[tuple[str], float]()
+    for it in workers:
+        slot = (str(it.slot),)
+        in_flight[slot] += it.in_flight
+        connections[slot] += it.connections
+        silent_s[slot] = max(silent_s.get(slot, 0.0), figures.silent_s.get(it.pid, 0.0))
+    yield _family(F.worker_in_flight, in_flight)
+    yield _family(F.worker_connections, connections)
+    yield _family(F.worker_silent, silent_s)
 
 
 def _gateway(figures: Figures) -> Iterator[Metric]:

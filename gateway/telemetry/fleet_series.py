@@ -73,26 +73,26 @@ class FleetSeries:
     worker_info = Series(
         name="pacekeeper_worker_info",
         kind=Kind.GAUGE,
-        help="1 for each connected worker.",
+        help="1 for each connected worker; which process is in which slot.",
         labels=("slot", "pid"),
     )
     worker_in_flight = Series(
         name="pacekeeper_worker_in_flight",
         kind=Kind.GAUGE,
         help="Requests that a worker holds.",
-        labels=("slot", "pid"),
+        labels=("slot",),
     )
     worker_connections = Series(
         name="pacekeeper_worker_connections",
         kind=Kind.GAUGE,
         help="Client connections that a worker has open.",
-        labels=("slot", "pid"),
+        labels=("slot",),
     )
     worker_silent = Series(
         name="pacekeeper_worker_heartbeat_age_seconds",
         kind=Kind.GAUGE,
         help="Time since a worker's last heartbeat; above 2 it is not fresh.",
-        labels=("slot", "pid"),
+        labels=("slot",),
     )
     generation = Series(
         name="pacekeeper_snapshot_generation",

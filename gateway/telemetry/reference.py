@@ -22,11 +22,12 @@ _INTRODUCTION: Final = """\
 begin anew when control restarts, except those about requests, which come from the workers' own counters.
 
 - **Labels** come from closed sets. `model` is a name that the fleet serves (at most 256 since the start), else `other`;
-  `backend`, `pool` and `profile` are names from the configuration; `status` is a class (`2xx`, `4xx`, `none`).
+  `backend`, `pool` and `profile` are names from the configuration; `status` is a class (`2xx`, `4xx`, `none`). Of what
+  comes from records at most 256 combinations of model, backend and profile are told apart; the rest are `other`.
 - **Exact or best effort.** `pacekeeper_requests_total` is exact. What is made of records of settled requests lacks those
   that `pacekeeper_records_dropped_total` counts.
-- **Rates** stand in histograms only where the engine counted the tokens. A rate made from the length of text is counted
-  in `pacekeeper_rates_excluded_total` and stands in none.
+- **Rates** stand in histograms only where the engine counted the tokens, and of one choice. A rate made from the length
+  of text, or of several choices at once, is counted in `pacekeeper_rates_excluded_total` and stands in none.
 - **Definitions** of instants and rates are those of the [log event](events.md) `request.settled`.
 """
 

@@ -13,6 +13,7 @@ _WAITS: Final = (0.01, 0.025, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0, 1.5, 2.5, 5.
 _RATES: Final = (1.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 100.0, 125.0, 160.0, 200.0, 300.0)
 _GAPS: Final = (0.002, 0.005, 0.01, 0.015, 0.02, 0.03, 0.05, 0.075, 0.1, 0.2, 0.5, 1.0, 2.5, 10.0, 60.0)
 _OWN_SHARE: Final = (0.0001, 0.0002, 0.0003, 0.0005, 0.00075, 0.001, 0.0015, 0.0025, 0.005, 0.01, 0.025, 0.1, 1.0)
+_SKEWS: Final = (0.5, 0.8, 0.9, 0.92, 0.94, 0.96, 0.98, 0.99, 1.0, 1.01, 1.02, 1.04, 1.06, 1.08, 1.1, 1.25, 2.0)
 _LENGTHS: Final = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 320.0, 640.0, 1800.0, 3600.0)
 
 _WHY_WAITS: Final = (
@@ -63,7 +64,7 @@ class RequestSeries:
     decode_rate = Series(
         name="pacekeeper_decode_tokens_per_second",
         kind=Kind.HISTOGRAM,
-        help="(completion tokens - 1) / decode window of each stream; exact counts only.",
+        help="(completion tokens - 1) / decode window of each stream of one choice; exact counts only.",
         labels=_ANSWER,
         buckets=_RATES,
         why=_WHY_RATES,
@@ -95,8 +96,19 @@ class RequestSeries:
     rates_excluded = Series(
         name="pacekeeper_rates_excluded_total",
         kind=Kind.COUNTER,
-        help="Rates that are estimates (from the length of text) and so stand in no histogram.",
+        help="Rates that are estimates (from the length of text) or of several choices at once, and so stand in no "
+        "histogram.",
         labels=("model", "backend", "rate"),
+    )
+    decode_skew = Series(
+        name="pacekeeper_decode_skew_ratio",
+        kind=Kind.HISTOGRAM,
+        help="Our decode rate / the engine's own (1000 / mean ITL in ms) of each stream of one choice, where the engine "
+        "tells it (--enable-per-request-metrics) and counted the tokens. 1: both agree.",
+        labels=("model", "backend"),
+        buckets=_SKEWS,
+        why="Both time the same steps, so they agree within a few percent: close together from 0.9 to 1.1. Below, the way "
+        "to the gateway costs pace; beyond either end one of the two is wrong.",
     )
     chunk_gap = Series(
         name="pacekeeper_chunk_gap_seconds",

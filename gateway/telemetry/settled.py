@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Final
 
 from gateway.core.link.messages import RequestRecord
+from gateway.core.stream.skew import decode_skew
 from gateway.core.stream.summary import StreamSummary
 
 _RECORD: Final = {
@@ -76,7 +77,10 @@ _SUMMARY: Final = {
     "flags": "what a reader of the numbers has to know",
 }
 
-_DERIVED: Final = {"decode_window_s": "first event to the event with the finish reason"}
+_DERIVED: Final = {
+    "decode_window_s": "first event to the event with the finish reason",
+    "decode_skew": "decode_tps / (1000 / engine_mean_itl_ms), of one choice with exact counts: 1 when both agree",
+}
 
 _ENGINE: Final = {
     "engine_time_to_first_token_ms": "the engine's own figure; starts at scheduling",
@@ -113,6 +117,8 @@ def _summarised(summary: StreamSummary) -> dict[str, object]:
     event = _known(summary, _SUMMARY)
     if summary.window_start is not None and summary.window_end is not None:
         event["decode_window_s"] = round(summary.window_end - summary.window_start, 6)
+    if (skew := decode_skew(summary)) is not None:
+        event["decode_skew"] = round(skew, 6)
     if summary.engine is not None:
         event |= _known(summary.engine, _ENGINE, prefix="engine_")
     if summary.error is not None:

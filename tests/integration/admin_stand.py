@@ -19,6 +19,10 @@ from tests.integration.raw_http import Answer, ask, head_of
 METRICS = b"# HELP x y\n# TYPE x gauge\nx 1\n"
 
 
+async def _metrics_page() -> bytes:
+    return METRICS
+
+
 class AdminStand:
     """The API and everything behind it; ``faults`` and ``audit`` collect what it told."""
 
@@ -38,7 +42,7 @@ class AdminStand:
             self.operations,
             self.history,
             self.feed,
-            metrics_text=lambda: METRICS,
+            metrics_page=_metrics_page,
             tokens=TokenTable(tokens),
             audit=self.audit.append,
             on_fault=self.faults.append,

@@ -85,6 +85,17 @@ def test_the_rest_is_told_as_it_is() -> None:
     }
 
 
+def test_a_worker_is_known_by_its_slot_and_its_process_only_by_the_info() -> None:
+    (first,) = STATUS.workers
+    second = msgspec.structs.replace(first, pid=12, in_flight=1, connections=2)
+    status = msgspec.structs.replace(STATUS, workers=(first, second, msgspec.structs.replace(first, slot=1, pid=13)))
+    found = page(Figures(status=status, backends=(), outcomes={}, silent_s={11: 0.25, 12: 3.0, 13: 0.5}))
+    assert set(found["pacekeeper_worker_info"]) == {("11", "0"), ("12", "0"), ("13", "1")}  # pid, slot
+    assert found["pacekeeper_worker_in_flight"] == {("0",): 4.0, ("1",): 3.0}
+    assert found["pacekeeper_worker_connections"] == {("0",): 11.0, ("1",): 9.0}
+    assert found["pacekeeper_worker_heartbeat_age_seconds"] == {("0",): 3.0, ("1",): 0.5}
+
+
 def test_what_an_engine_does_not_say_is_left_out() -> None:
     found = page(FIGURES)
     assert "pacekeeper_engine_waiting" not in found  # the fake's engines do not tell

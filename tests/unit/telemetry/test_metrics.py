@@ -7,7 +7,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from gateway.core.link.messages import RequestRecord
-from gateway.core.stream.summary import Ending, Exactness, Outcome, StreamSummary
+from gateway.core.stream.summary import Ending, EngineMetrics, Exactness, Flag, Outcome, StreamSummary
 from gateway.telemetry import metrics as metrics_module
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.request_series import RequestSeries
@@ -148,14 +148,41 @@ def test_an_answer_that_is_no_stream_has_tokens_but_no_rates() -> None:
 
 
 def test_combinations_of_labels_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metrics_module, "MAX_ANSWER_LABELS", 2)
+    monkeypatch.setattr(metrics_module, "MAX_COMBINATIONS", 2)
     metrics = made()
-    metrics.profiles.allow([f"p{number}" for number in range(5)])
-    metrics.settled(msgspec.structs.replace(exact(), profile=f"p{number}") for number in range(5))
-    metrics.settled([msgspec.structs.replace(exact(), profile="p0")])
-    name = "pacekeeper_decode_tokens_per_second_count"
-    assert value(metrics, name, model="kimi-k2.5", backend="a", profile="p0") == 2.0
-    assert value(metrics, name, model="other", backend="other", profile="other") == 3.0
+    metrics.models.allow([f"m{number}" for number in range(5)])
+    metrics.settled(msgspec.structs.replace(exact(), model=f"m{number}") for number in range(5))
+    metrics.settled([msgspec.structs.replace(exact(), model="m0")])
+    rates, lengths = "pacekeeper_decode_tokens_per_second_count", "pacekeeper_request_duration_seconds_count"
+    ended = {"endpoint": "chat", "outcome": "ok"}
+    assert value(metrics, rates, model="m0", backend="a", profile="stock") == 2.0
+    assert value(metrics, rates, model="other", backend="other", profile="other") == 3.0
+    assert value(metrics, lengths, model="m0", backend="a", **ended) == 2.0
+    assert value(metrics, lengths, model="other", backend="other", **ended) == 3.0
+    assert value(metrics, "pacekeeper_tokens_total", model="m4", backend="a", kind="prompt") is None
+
+
+def test_several_choices_at_once_are_no_rate_of_one_stream() -> None:
+    summary = {"flags": (Flag.SEVERAL_CHOICES,), "reasoning_tps": None, "visible_tps": None}
+    metrics = made(exact(effective_visible_tps=None, engine=EngineMetrics(mean_itl_ms=12.5), **summary))
+    for name, _ in RATES:
+        assert value(metrics, f"{name}_count", **LABELS) == 0.0
+    assert value(metrics, "pacekeeper_rates_excluded_total", model="kimi-k2.5", backend="a", rate="decode") == 1.0
+    assert value(metrics, "pacekeeper_decode_skew_ratio_count", model="kimi-k2.5", backend="a") == 0.0
+    assert value(metrics, "pacekeeper_tokens_total", model="kimi-k2.5", backend="a", kind="prompt") == 123.0
+
+
+def test_how_far_the_engine_and_we_are_apart_is_observed_where_the_engine_tells() -> None:
+    metrics = made(exact(), exact(engine=EngineMetrics(mean_itl_ms=12.125)))
+    labels = {"model": "kimi-k2.5", "backend": "a"}
+    assert value(metrics, "pacekeeper_decode_skew_ratio_sum", **labels) == 0.97
+    assert value(metrics, "pacekeeper_decode_skew_ratio_count", **labels) == 1.0
+
+
+@pytest.mark.asyncio
+async def test_the_page_that_a_thread_writes_is_the_same() -> None:
+    metrics = made(exact())
+    assert await metrics.page() == metrics.text()
 
 
 def test_probes_and_states_are_counted() -> None:

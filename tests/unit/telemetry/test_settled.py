@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from gateway.core.link.messages import RequestRecord
-from gateway.core.stream.summary import Ending, EngineError, EngineMetrics, Flag, Outcome, StreamSummary
+from gateway.core.stream.summary import Ending, EngineError, EngineMetrics, Exactness, Flag, Outcome, StreamSummary
 from gateway.telemetry.settled import SETTLED_FIELDS, settled_event
 from tests.fakes.settled import record_of
 
@@ -35,6 +35,7 @@ def full_record() -> RequestRecord:
         StreamSummary,
         window_start=10.0,
         window_end=16.4,
+        total_exactness=Exactness.EXACT,
         engine=engine,
         error=error,
         finish_reasons=("stop",),
@@ -74,6 +75,14 @@ def test_the_decode_window_is_told_as_a_duration() -> None:
     assert settled_event(full_record())["decode_window_s"] == 6.4
     without_end = msgspec.structs.replace(LEAST, summary=StreamSummary(window_start=1.0))
     assert "decode_window_s" not in settled_event(without_end)
+
+
+def test_what_the_engine_says_of_the_rate_is_compared_with_ours() -> None:
+    engine = EngineMetrics(mean_itl_ms=12.5)
+    summary = StreamSummary(decode_tps=78.4, total_exactness=Exactness.EXACT, engine=engine)
+    assert settled_event(msgspec.structs.replace(LEAST, summary=summary))["decode_skew"] == 0.98
+    unknown = msgspec.structs.replace(summary, total_exactness=Exactness.ESTIMATED)
+    assert "decode_skew" not in settled_event(msgspec.structs.replace(LEAST, summary=unknown))
 
 
 def test_text_that_a_client_chose_is_cut() -> None:

@@ -1,0 +1,24 @@
+"""How far our decode rate and the engine's own are apart, for streams of which both are known.
+
+Read at ingest, for the log and the metrics.  It is the check on everything else that is measured here: both sides time
+the same steps, so what differs is the way to us, or a defect.  Pure.
+"""
+
+from __future__ import annotations
+
+from gateway.core.stream.summary import Exactness, Flag, StreamSummary
+
+_MS: float = 1000.0
+
+
+def decode_skew(summary: StreamSummary) -> float | None:
+    """``decode_tps`` / (1000 / the engine's ``mean_itl_ms``): 1 where both agree, below 1 where we saw it slower.
+
+    None unless the engine told, counted the tokens itself, and made one choice: of several only the sum is seen here.
+    """
+    engine = summary.engine
+    if engine is None or not engine.mean_itl_ms or engine.mean_itl_ms < 0 or summary.decode_tps is None:
+        return None
+    if summary.total_exactness is not Exactness.EXACT or Flag.SEVERAL_CHOICES in summary.flags:
+        return None
+    return summary.decode_tps * engine.mean_itl_ms / _MS
