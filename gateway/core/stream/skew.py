@@ -6,9 +6,11 @@ the same steps, so what differs is the way to us, or a defect.  Pure.
 
 from __future__ import annotations
 
+from typing import Final
+
 from gateway.core.stream.summary import Exactness, Flag, StreamSummary
 
-_MS: float = 1000.0
+_MS: Final = 1000.0
 
 
 def decode_skew(summary: StreamSummary) -> float | None:
