@@ -3,7 +3,8 @@
 Station admit.  Values that the gateway does not need stay raw bytes.  What goes upstream is always re-emitted from
 the parse, so that both sides see the same object even with duplicate keys (the last one counts, as in Python's own
 parser on the other side).  Leaves to the engine whatever the engine decides better: missing or wrong fields that do
-not concern the gateway are passed on for its own 400.
+not concern the gateway are passed on for its own 400.  Nothing that a body can hold may keep the process busy for
+long: skipping a value costs nothing, but each key and each list entry that is taken apart is an object.
 """
 
 from __future__ import annotations
@@ -22,6 +23,38 @@ _T = TypeVar("_T")
 _SEVERAL: Final = re.compile(rb"\[\s*[\"\[]")
 _STREAM_OPTIONS: Final = b'{"include_usage":true}'
 
+MAX_SHORT_BYTES: Final = 1024 * 1024
+"""Of a body, outside of the fields that may be long: 200,000 keys at most, or 0.2 s.  A prompt's entries are counted up
+to this length."""
+
+MAX_OPTIONS_BYTES: Final = 4096
+"""Of ``stream_options`` that the gateway would add to."""
+
+MAY_BE_LONG: Final = (
+    "messages",
+    "prompt",
+    "suffix",
+    "tools",
+    "functions",
+    "documents",
+    "response_format",
+    "structured_outputs",
+    "guided_json",
+    "guided_regex",
+    "guided_choice",
+    "guided_grammar",
+    "chat_template",
+    "chat_template_kwargs",
+    "logit_bias",
+    "allowed_token_ids",
+    "bad_words",
+    "prompt_embeds",
+    "kv_transfer_params",
+    "mm_processor_kwargs",
+    "vllm_xargs",
+)
+"""Fields of chat and completions that hold text, schemas or data of any length."""
+
 
 class ParsedBody(Struct, frozen=True):
     """What the gateway read of a body.
@@ -39,6 +72,8 @@ class ParsedBody(Struct, frozen=True):
 def parse_body(data: bytes, dialect: Dialect) -> ParsedBody:
     """Parse a JSON object.  Raises BadRequest for anything else."""
     try:
+        if len(data) > MAX_SHORT_BYTES:
+            _check_short(data)
         fields = _FIELDS.decode(data)
     except RecursionError:
         raise BadRequest("the request body is nested too deeply") from None
@@ -80,12 +115,16 @@ def emit_body(body: ParsedBody, *, inject_usage: bool) -> bytes:
 def may_inject_usage(body: ParsedBody, dialect: Dialect) -> bool:
     """Whether usage has to be asked for on the client's behalf: only chat and completions streams know the option.
 
-    A ``stream_options`` that is neither absent, null nor an object is left alone: the engine's 400 is the answer.
+    A ``stream_options`` that is neither absent, null nor an object of some length is left alone: the engine answers.
     """
     if dialect not in (Dialect.CHAT, Dialect.COMPLETIONS) or not body.shape.stream or body.asked_usage:
         return False
     options = body.fields.get("stream_options")
-    return options is None or bytes(options) == b"null" or _read(body.fields, "stream_options", _FIELDS) is not None
+    if options is None:
+        return True
+    if _length(options) > MAX_OPTIONS_BYTES:
+        return False
+    return bytes(options) == b"null" or _read(body.fields, "stream_options", _FIELDS) is not None
 
 
 _STRUCTURED: Final = frozenset(
@@ -105,6 +144,21 @@ _OPTIONS: Final = msgspec.json.Decoder(_StreamOptions, strict=False)  # as lenie
 _BOOL: Final = msgspec.json.Decoder(bool, strict=False)
 _TEXT: Final = msgspec.json.Decoder(str)
 _INT: Final = msgspec.json.Decoder(int, strict=False)
+
+
+_LONG: Final = msgspec.json.Decoder(msgspec.defstruct("_Long", [(name, Raw, Raw()) for name in MAY_BE_LONG]))
+
+
+def _length(raw: Raw) -> int:
+    return len(memoryview(raw))
+
+
+def _check_short(data: bytes) -> None:
+    """Refuse a body that is long where none has to be, before an object is made of each of its keys."""
+    found = _LONG.decode(data)
+    short_bytes = len(data) - sum(_length(getattr(found, name)) for name in MAY_BE_LONG)
+    if short_bytes > MAX_SHORT_BYTES:
+        raise BadRequest(f"{short_bytes} bytes of the request body are in no field that may be long; 1 MiB may be")
 
 
 def _read(fields: dict[str, Raw], name: str, kind: msgspec.json.Decoder[_T]) -> _T | None:
@@ -134,7 +188,7 @@ def _choices(fields: dict[str, Raw], dialect: Dialect) -> int:
         return max(1, n)
     prompt = fields.get("prompt")
     # A list of texts or of lists is as many prompts as it has entries; a list of token numbers, however long, is one.
-    if prompt is None or not _SEVERAL.match(memoryview(prompt)):
+    if prompt is None or _length(prompt) > MAX_SHORT_BYTES or not _SEVERAL.match(memoryview(prompt)):
         return max(1, n)
     prompts = _read(fields, "prompt", _LIST)
     return max(1, n) * max(1, len(prompts) if prompts is not None else 1)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.core.request.body import emit_body, may_inject_usage, parse_body
+from gateway.core.request.body import MAX_SHORT_BYTES, MAY_BE_LONG, emit_body, may_inject_usage, parse_body
 from gateway.core.stream.summary import Dialect
 from gateway.errors import BadRequest
 
@@ -142,3 +142,50 @@ def test_continuous_usage_is_never_switched_on_by_asking_for_usage() -> None:
     body = parse_body(encoded(stream=True, stream_options={"continuous_usage_stats": True}), CHAT)
     assert not body.shape.continuous_usage
     assert json.loads(emit_body(body, inject_usage=True))["stream_options"] == {"include_usage": True}
+
+
+def many(entry: bytes, size_bytes: int) -> bytes:
+    return b",".join([entry] * (size_bytes // (len(entry) + 1)))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"model":"m",' + b",".join(b'"%x":1' % key for key in range(200_000)) + b"}",
+        b'{"model":"m",' + many(b'"a":1', 2 * MAX_SHORT_BYTES) + b"}",
+        b'{"model":"m","messages":"' + b"x" * 2 * MAX_SHORT_BYTES + b'","messages":[]}',
+        b'{"model":"' + b"m" * 2 * MAX_SHORT_BYTES + b'"}',
+        b'{"model":"m"' + b" " * 2 * MAX_SHORT_BYTES + b"}",
+    ],
+    ids=["keys", "one-key-again", "long-field-again", "model", "blanks"],
+)
+def test_a_body_that_is_long_where_none_has_to_be_is_refused(body: bytes) -> None:
+    with pytest.raises(BadRequest, match="no field that may be long"):
+        parse_body(body, CHAT)
+
+
+@pytest.mark.parametrize("field", MAY_BE_LONG)
+def test_what_may_be_long_may_be_long(field: str) -> None:
+    data = b'{"model":"m","%b":[%b]}' % (field.encode(), many(b"[1]", 2 * MAX_SHORT_BYTES))
+    body = parse_body(data, CHAT)
+    assert (body.model, emit_body(body, inject_usage=False)) == ("m", data)
+
+
+def test_a_long_body_that_is_no_json_is_refused_as_a_short_one() -> None:
+    long = b"[" * 2 * MAX_SHORT_BYTES
+    with pytest.raises(BadRequest, match="not a JSON object"):
+        parse_body(long, CHAT)
+    with pytest.raises(BadRequest, match="nested too deeply"):
+        parse_body(b'{"a":' + long, CHAT)
+
+
+def test_options_without_measure_are_left_to_the_engine() -> None:
+    options = {f"x{number}": 1 for number in range(1000)}
+    body = parse_body(encoded(stream=True, stream_options=options), CHAT)
+    assert not may_inject_usage(body, CHAT)
+
+
+def test_prompts_without_measure_are_not_counted() -> None:
+    few = b'{"prompt":[' + many(b'"ab"', MAX_SHORT_BYTES - 100) + b"]}"
+    assert parse_body(few, COMPLETIONS).shape.n == few.count(b"ab")
+    assert parse_body(b'{"n":2,"prompt":[' + many(b'"ab"', 2 * MAX_SHORT_BYTES) + b"]}", COMPLETIONS).shape.n == 2
