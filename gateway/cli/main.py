@@ -6,9 +6,12 @@ Nothing is decided here.  The options that say which gateway is meant can stand 
 
 from __future__ import annotations
 
+import functools
+import inspect
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -161,55 +164,67 @@ def check(
         run(path, as_json=json)
 
 
-def status(
-    context: typer.Context,
-    *,
-    config: ConfigOption = None,
-    operators: OperatorsOption = None,
-    token_file: TokenFileOption = None,
-    json: JsonOption = False,
-) -> None:
+def _asks(command: Callable[..., None]) -> Callable[..., None]:
+    """Give ``command(options, *, as_json, ...)`` the options of every command that asks a running gateway.
+
+    The command line is made from the signature, in which the command's own parameters come first.
+    """
+
+    @functools.wraps(command, assigned=("__module__", "__name__", "__qualname__", "__doc__"))
+    def asking(
+        context: typer.Context,
+        *,
+        config: ConfigOption = None,
+        operators: OperatorsOption = None,
+        token_file: TokenFileOption = None,
+        json: JsonOption = False,
+        **own: Any,
+    ) -> None:
+        with failures(as_json=json):
+            command(_options(context, config, operators, token_file=token_file), as_json=json, **own)
+
+    _, _, *own = inspect.signature(command, eval_str=True).parameters.values()
+    context, *shared, _ = inspect.signature(asking, eval_str=True, follow_wrapped=False).parameters.values()
+    parameters = [context, *own, *shared]
+    asking.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    asking.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # the language's own hook
+    return asking
+
+
+@_asks
+def status(options: Options, *, as_json: bool) -> None:
     """Show the whole gateway in one look."""
-    with failures(as_json=json):
-        from gateway.cli.status import run
+    from gateway.cli.status import run
 
-        run(_options(context, config, operators, token_file=token_file), as_json=json)
+    run(options, as_json=as_json)
 
 
-def backends_list(
-    context: typer.Context,
-    *,
-    config: ConfigOption = None,
-    operators: OperatorsOption = None,
-    token_file: TokenFileOption = None,
-    json: JsonOption = False,
-) -> None:
+@_asks
+def backends_list(options: Options, *, as_json: bool) -> None:
     """List every backend with its state, and why one is not serving."""
-    with failures(as_json=json):
-        from gateway.cli.backends import run_list
+    from gateway.cli.backends import run_list
 
-        run_list(_options(context, config, operators, token_file=token_file), as_json=json)
+    run_list(options, as_json=as_json)
 
 
+@_asks
 def backends_show(
-    context: typer.Context,
+    options: Options,
     *,
+    as_json: bool,
     name: Annotated[str, typer.Argument(metavar="NAME", help="Its name in the configuration.")],
-    config: ConfigOption = None,
-    operators: OperatorsOption = None,
-    token_file: TokenFileOption = None,
-    json: JsonOption = False,
 ) -> None:
     """Show everything that is known of one backend."""
-    with failures(as_json=json):
-        from gateway.cli.backends import run_show
+    from gateway.cli.backends import run_show
 
-        run_show(_options(context, config, operators, token_file=token_file), name, as_json=json)
+    run_show(options, name, as_json=as_json)
 
 
+@_asks
 def requests_list(
-    context: typer.Context,
+    options: Options,
     *,
+    as_json: bool,
     model: Annotated[str, typer.Option(metavar="NAME", help="Only this model.")] = "",
     backend: Annotated[str, typer.Option(metavar="NAME", help="Only this backend.")] = "",
     outcome: Annotated[
@@ -220,39 +235,31 @@ def requests_list(
     ] = False,
     limit: Annotated[int, typer.Option(min=1, max=500, metavar="N", help="How many at most.")] = 20,
     before: Annotated[int, typer.Option(min=0, metavar="ROW", help="Continue an earlier list here.")] = 0,
-    config: ConfigOption = None,
-    operators: OperatorsOption = None,
-    token_file: TokenFileOption = None,
-    json: JsonOption = False,
 ) -> None:
     """List settled requests with their pace, newest first.
 
     DECODE is the pace of all tokens; VISIBLE counts content tokens only, over the same time: what a reader feels.
     """
-    with failures(as_json=json):
-        from gateway.cli.requests import run_list
-        from gateway.ports import RequestFilter
+    from gateway.cli.requests import run_list
+    from gateway.ports import RequestFilter
 
-        wanted = RequestFilter(
-            limit=limit, before=before, model=model, backend=backend, outcome=outcome or "", slowest=slowest
-        )
-        run_list(_options(context, config, operators, token_file=token_file), wanted, as_json=json)
+    wanted = RequestFilter(
+        limit=limit, before=before, model=model, backend=backend, outcome=outcome or "", slowest=slowest
+    )
+    run_list(options, wanted, as_json=as_json)
 
 
+@_asks
 def requests_show(
-    context: typer.Context,
+    options: Options,
     *,
+    as_json: bool,
     request_id: Annotated[str, typer.Argument(metavar="ID", help="X-Request-Id of the answer, or its beginning.")],
-    config: ConfigOption = None,
-    operators: OperatorsOption = None,
-    token_file: TokenFileOption = None,
-    json: JsonOption = False,
 ) -> None:
     """Show one request: its instants as a bar, its counts and rates."""
-    with failures(as_json=json):
-        from gateway.cli.requests import run_show
+    from gateway.cli.requests import run_show
 
-        run_show(_options(context, config, operators, token_file=token_file), request_id, as_json=json)
+    run_show(options, request_id, as_json=as_json)
 
 
 def version(*, json: JsonOption = False) -> None:
