@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import MutableMapping
-from typing import Any, Final, Literal, Protocol, cast
+from typing import Any, Final, Literal, cast
 
 import msgspec
 import structlog
@@ -16,15 +16,7 @@ from structlog.typing import FilteringBoundLogger, Processor, WrappedLogger
 
 from gateway.telemetry.eventspec import EventName
 from gateway.telemetry.records import told
-from gateway.telemetry.writer import LogWriter
-
-
-class LineSink(Protocol):
-    """Where finished lines go; :class:`LogWriter` is one."""
-
-    def write(self, line: bytes) -> None:
-        """Take one line without its newline; returns at once."""
-        ...
+from gateway.telemetry.writer import LineSink, LogWriter
 
 
 def open_writer(fd: int, *, format: Literal["json", "console"]) -> LogWriter:

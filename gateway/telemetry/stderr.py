@@ -12,23 +12,15 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 
 from gateway.telemetry.eventspec import EventName
 from gateway.telemetry.records import Told, told
-from gateway.telemetry.writer import LogWriter
+from gateway.telemetry.writer import LineSink, LogWriter
 
 STDERR_FD: Final = 2
-
-
-class LineSink(Protocol):
-    """Where finished lines go; :class:`LogWriter` is one."""
-
-    def write(self, line: bytes) -> None:
-        """Take one line without its newline; returns at once."""
-        ...
 
 
 class EventLines(logging.Handler):

@@ -14,12 +14,20 @@ import select
 import threading
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 QUEUE_LINES: Final = 10_000
 """About 10 MB of wide events: some seconds of full load."""
 
 _BATCH_LINES: Final = 256
+
+
+class LineSink(Protocol):
+    """Where finished lines go; :class:`LogWriter` is one."""
+
+    def write(self, line: bytes) -> None:
+        """Take one line without its newline; returns at once."""
+        ...
 
 
 class LogWriter:
