@@ -1,6 +1,6 @@
 """The ``pacekeeper`` object that a client gets when it asked for its own numbers (``X-Gateway-Metrics``).
 
-Station relay.  The field names are a contract with clients; what each means is in the measurement page of the docs.
+Station relay.  The field names are a contract with clients; ``docs/clients.md`` says what each means.
 Rates are tokens per second, durations seconds from the moment that the request had come in.
 """
 
