@@ -56,7 +56,7 @@ EVENTS: Final[Mapping[EventName, EventSpec]] = MappingProxyType(
         ),
         EventName.BACKEND_READING: EventSpec(
             level=Level.WARNING,
-            when="`/v1/models`, `/version` or `/metrics` of a serving backend cannot be read, or can be again.",
+            when="`/v1/models` or `/metrics` of a serving backend cannot be read, or can be again.",
             fields={**_BACKEND, "path": "what was asked for", "problem": 'what came instead; "" when it is well again'},
         ),
         EventName.BACKEND_RESTARTED: EventSpec(
@@ -102,7 +102,7 @@ EVENTS: Final[Mapping[EventName, EventSpec]] = MappingProxyType(
         ),
         EventName.CONFIG_LOADED: EventSpec(
             level=Level.INFO,
-            when="The configuration was read and applied, at the start or by a reload.",
+            when="A reload has read the configuration again and applied it. A start's file is named by `control.started`.",
             fields={
                 "config_path": "the file",
                 "changes": "what changed, in sentences",
