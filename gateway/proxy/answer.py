@@ -100,6 +100,11 @@ class AnswerRelay:
         return not self._flowing
 
     @property
+    def delimited(self) -> bool:
+        """Whether the backend said how the body ends, other than by closing the connection."""
+        return not isinstance(self._body, OpenBody)
+
+    @property
     def persistent(self) -> bool:
         """Whether the upstream body ended cleanly enough for its connection to be used again."""
         return self._body.ended and not self._body.excess

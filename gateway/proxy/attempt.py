@@ -53,13 +53,17 @@ def attempt_of(visit: Visit, exchange: Exchange, *, dialect: Dialect, stopping: 
     """How the attempt ended, with an error status told from a whole answer."""
     relay, held = exchange.relay, held_answer(exchange)
     status = exchange.head.status if exchange.head is not None else 0
-    answer = (held.copy() or b"") if held is not None and (stopping or status >= FIRST_ERROR_STATUS) else b""
+    needed = stopping or status >= FIRST_ERROR_STATUS or (held is not None and not held.delimited)
+    answer = (held.copy() or b"") if held is not None and needed else b""
     ending = visit.ending
-    if ending is Ending.COMPLETE and held is not None and status >= FIRST_ERROR_STATUS:
+    if ending is Ending.COMPLETE and status >= FIRST_ERROR_STATUS:
         ending = Ending.BAD_STATUS
     aborted = relay is not None and relay.zero_token_abort
-    if stopping and answer and status < FIRST_ERROR_STATUS and visit.shape is not None:
-        aborted = aborted_before_a_token(summarise_body(dialect, answer, visit.shape))
+    if answer and status < FIRST_ERROR_STATUS and visit.shape is not None:
+        summary = summarise_body(dialect, answer, visit.shape)
+        aborted = stopping and aborted_before_a_token(summary)
+        if summary.bad_events and held is not None and not held.delimited:
+            ending = Ending.EOF  # no length was stated, and what came is no whole JSON
     return Attempt(
         ending=ending,
         status=status,

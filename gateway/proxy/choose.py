@@ -18,6 +18,7 @@ from gateway.core.stream.summary import Dialect, Ending, RequestShape, StreamSum
 from gateway.core.stream.tap import Tap, summarise_body
 from gateway.proxy import envelope
 from gateway.proxy.answer import AnswerRelay
+from gateway.proxy.attempt import FIRST_ERROR_STATUS
 from gateway.proxy.forward import Exchange, Relay
 from gateway.proxy.relay import StreamRelay
 from gateway.proxy.visit import Visit
@@ -57,6 +58,8 @@ class RelayChooser:
         if head.status in KEY_REFUSED:
             return Ending.KEY_REFUSED  # the client's own key never goes upstream: this is about ours
         if head.status not in SUCCESS:
+            if head.status < FIRST_ERROR_STATUS:
+                return Ending.NOT_SSE  # an engine never redirects, and clients are not told of inside addresses
             return self._answer(exchange, head, edit=None)
         if head.event_stream:
             return self._stream(exchange, head)

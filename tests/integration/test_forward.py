@@ -320,3 +320,39 @@ async def test_a_kept_connection_is_not_used_after_its_idle_time() -> None:
                 await client.post(ASK)
                 assert (await client.answer()).status == 200
         assert backend.accepted == 2
+
+
+async def test_an_answer_without_a_length_that_breaks_off_is_a_502() -> None:
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\n\r\n"
+    whole = b'{"choices":[{"index":0,"finish_reason":"stop","message":{}}]}'
+    async with ScriptedBackend() as backend, running_worker() as worker:
+        worker.serve([backend_view(backend.url)])
+        backend.add(Script((head + whole[:-9],), End.CLOSE), Script((head + whole,), End.CLOSE))
+        async with raw_client(worker.port) as client:
+            await client.post(ASK)
+            assert (await client.answer()).status == 502
+            await client.post(ASK)
+            seen = await client.answer()
+            assert (seen.status, seen.body, seen.whole) == (200, whole, True)
+
+
+async def test_a_redirect_of_a_backend_is_not_passed_on() -> None:
+    async with ScriptedBackend() as backend, running_worker() as worker:
+        worker.serve([backend_view(backend.url)])
+        backend.add(Script((answer(b"", status=307, headers="location: http://10.0.0.1/\r\n"),)))
+        async with raw_client(worker.port) as client:
+            await client.post(ASK)
+            seen = await client.answer()
+        assert seen.status == 502
+        assert "location" not in seen.headers
+
+
+async def test_a_long_error_answer_counts_as_a_failure_of_the_backend() -> None:
+    async with ScriptedBackend() as backend, running_worker() as worker:
+        worker.serve([backend_view(backend.url)])
+        backend.add(Script((answer(b'{"error":"' + b"x" * 400_000 + b'"}', status=500),)))
+        async with raw_client(worker.port) as client:
+            await client.post(ASK)
+            assert (await client.answer()).status == 500
+        assert (await worker.record()).ending is Ending.BAD_STATUS
+        assert [failure.code for failure in worker.failures] == ["status_500"]
