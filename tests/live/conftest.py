@@ -7,6 +7,7 @@ running. A run's logs stay in .live/run (or LIVE_FOLDER).
 
 import os
 import shutil
+import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,8 @@ FIGURES = pytest.StashKey[list[str]]()
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[FIGURES] = []
+    # Whoever ends a run that takes too long gets the same end as by Ctrl-C: engines and gateways are ended too.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
@@ -107,7 +110,8 @@ def start_gateway(run_folder: Path) -> Iterator[GatewayMaker]:
     started: list[Gateway] = []
 
     def start(name: str, behind: Sequence[Engine], runtime: Mapping[str, Any] | None = None) -> Gateway:
-        gateway = Gateway(run_folder / f"gateway-{name}", behind, runtime=runtime)
+        backends = [{"name": engine.name, "url": engine.url} for engine in behind]
+        gateway = Gateway(run_folder / f"gateway-{name}", backends, runtime=runtime)
         started.append(gateway)
         gateway.start()
         return gateway

@@ -28,10 +28,15 @@ if ! cmp -s tests/live/npm/package-lock.json tests/live/npm/node_modules/.instal
 fi
 echo "live: prepared in $((SECONDS - started)) s"
 
-# Whatever happens to pytest, nothing that it started outlives this script.
+# Whatever happens to pytest or to this script, nothing that was started outlives it.
 export LIVE_FOLDER=${LIVE_FOLDER:-$PWD/.live/run}
-status=0
-.venv/bin/python -m pytest tests/live -p no:xdist --durations=10 "$@" || status=$?
-.venv/bin/python -m tests.live.rig.leftover "$LIVE_FOLDER" || status=1
-echo "live: $((SECONDS - started)) s in all"
-exit "$status"
+finish() {
+    local status=$?
+    trap - EXIT
+    .venv/bin/python -m tests.live.rig.leftover "$LIVE_FOLDER" || status=1
+    echo "live: $((SECONDS - started)) s in all"
+    exit "$status"
+}
+trap finish EXIT
+trap 'exit 143' TERM
+.venv/bin/python -m pytest tests/live -p no:xdist --durations=10 "$@"

@@ -33,6 +33,10 @@ if [ -n "${LIVE_VLLM_VENV:-}" ] && [ -x "$venv/bin/vllm" ]; then
     exit 1
 fi
 
+if ! command -v "$python" >/dev/null; then
+    echo "engine: needs Python 3.11; name one in LIVE_PYTHON" >&2
+    exit 1
+fi
 started=$SECONDS
 rm -rf "$venv"
 "$python" -m venv "$venv"

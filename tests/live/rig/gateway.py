@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from tests.live.rig import wire
-from tests.live.rig.engine import Engine
 from tests.live.rig.processes import Process, free_port, until
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -27,20 +26,31 @@ def command() -> list[str]:
 
 
 class Gateway:
-    """One running gateway in front of some engines. Owns its processes; `end` leaves none."""
+    """One running gateway in front of some backends, each a mapping as in the configuration.
 
-    def __init__(self, folder: Path, engines: Sequence[Engine], *, runtime: Mapping[str, Any] | None = None) -> None:
+    Owns its processes; `end` leaves none.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        backends: Sequence[Mapping[str, str]],
+        *,
+        runtime: Mapping[str, Any] | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self.port = free_port()
         self.operators_port = free_port()
         self._config = folder / "gateway.yaml"
+        self._env = dict(env or {})
         self._process: Process | None = None
         settings = {
             "clients": {"listen": [f"127.0.0.1:{self.port}"]},
             "operators": {"listen": [f"127.0.0.1:{self.operators_port}"]},
             "auth": {"clients": "none"},
-            "pools": [{"name": "tiny", "backends": [{"name": e.name, "url": e.url} for e in engines]}],
+            "pools": [{"name": "tiny", "backends": [dict(backend) for backend in backends]}],
             "store": {"path": str(folder / "history.db")},
             "runtime_dir": str(folder / "run"),
             **(runtime or {}),
@@ -63,6 +73,7 @@ class Gateway:
             [*command(), "serve", "--config", str(self._config)],
             log=self.folder.parent / f"{self.folder.name}.log",
             cwd=self.folder,
+            env=self._env,
         )
 
         def up_or_dead() -> bool:
@@ -77,8 +88,8 @@ class Gateway:
             raise AssertionError(f"the gateway exited with {code} instead of serving:\n{self.process.tail()}")
 
     def end(self) -> int | None:
-        """SIGTERM, as an init system does; its exit code."""
-        return self.process.end(patience_s=STOP_S)
+        """SIGTERM, as an init system does; its exit code, None where it was never started."""
+        return self._process.end(patience_s=STOP_S) if self._process is not None else None
 
     def run(self, *arguments: str) -> Any:
         """A subcommand against this gateway, as an operator types it; its JSON answer."""
