@@ -61,16 +61,24 @@ class EventFramer:
     def feed(self, data: bytes) -> list[Event]:
         """Return the events that end in ``data``, in order."""
         events: list[Event] = []
+        if self._skip_lf or b"\r" in data:
+            data = self._with_lf_only(data)
         if self._tail:
             data = self._tail + data
             self._tail = b""
-        at = 0
-        by_blocks = b"\r" not in data
-        if self._busy or not by_blocks:
-            at = self._by_lines(data, events, until_idle=by_blocks)
+        at = self._by_lines(data, events, until_idle=True) if self._busy else 0
         if at < len(data):
             self._by_blocks(data[at:] if at else data, events)
         return events
+
+    def _with_lf_only(self, data: bytes) -> bytes:
+        """LF for every line end.  A CR at the end counts at once; should LF come next, it belongs to it."""
+        if not data:
+            return data
+        if self._skip_lf and data[0] == 0x0A:
+            data = data[1:]
+        self._skip_lf = data.endswith(b"\r")
+        return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
     def single(self, data: bytes) -> bytes | None:
         """Return the event's data when ``data`` is exactly one unnamed event of one line and nothing is held.
@@ -82,6 +90,7 @@ class EventFramer:
         if (
             self._busy
             or self._tail
+            or self._skip_lf
             or data[:6] != b"data: "
             or data.find(b"\n") != size - 2
             or data[size - 1] != 0x0A
@@ -91,7 +100,7 @@ class EventFramer:
             return None
         return data[6:-2]
 
-    # --- by blocks: nothing held, only LF in sight ---------------------------------------------------------------
+    # --- by blocks: nothing held ----------------------------------------------------------------------------------
 
     def _by_blocks(self, data: bytes, events: list[Event]) -> None:
         blocks = data.split(b"\n\n")
@@ -99,7 +108,7 @@ class EventFramer:
         for block in blocks:
             if block[:6] == b"data: " and len(block) <= self._limit and b"\n" not in block:
                 events.append(("", block[6:]))
-            elif not self._named_block(block, events):
+            elif not (_is_nothing(block) and len(block) <= self._limit) and not self._named_block(block, events):
                 self._by_lines(block + b"\n\n", events)
         if len(rest) <= self._tail_limit:
             self._tail = rest
@@ -124,28 +133,17 @@ class EventFramer:
     def _by_lines(self, data: bytes, events: list[Event], *, until_idle: bool = False) -> int:
         """Read lines; return how far, which is the end unless ``until_idle`` and an event has just ended."""
         at, end = 0, len(data)
-        next_lf, next_cr = data.find(b"\n"), data.find(b"\r")
         while at < end:
-            if self._skip_lf:
-                self._skip_lf = False
-                if data[at] == 0x0A:
-                    at += 1
-                    continue
-            if -1 < next_lf < at:
-                next_lf = data.find(b"\n", at)
-            if -1 < next_cr < at:
-                next_cr = data.find(b"\r", at)
-            stop = min(next_lf, next_cr) if next_lf != -1 and next_cr != -1 else max(next_lf, next_cr)
+            stop = data.find(b"\n", at)
             if stop == -1:
                 self._hold(data[at:])
                 break
             self._hold(data[at:stop])
-            self._skip_lf = data[stop] == 0x0D
             at = stop + 1
             if self._end_line(events) and until_idle:
                 self._busy = False
                 return at
-        self._busy = bool(not self._started or self._line or self._has_data or self._size or self._skip_lf)
+        self._busy = bool(not self._started or self._line or self._has_data or self._size)
         return end
 
     def _hold(self, piece: bytes) -> None:
@@ -202,3 +200,8 @@ class EventFramer:
         self._name = ""
         self._size = 0
         self._skipping = False
+
+
+def _is_nothing(block: bytes) -> bool:
+    """Whether a block is empty or one comment line: a backend may send any number of those."""
+    return not block or (block[0] == 0x3A and b"\n" not in block)

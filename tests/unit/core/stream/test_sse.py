@@ -32,6 +32,10 @@ CASES: dict[str, tuple[bytes, list[Event]]] = {
     ),
     "CR inside data ends the line": (b"data: 1\r2\n\n", [("", b"1")]),
     "CR inside the second of two blocks": (b"data: 1\n\ndata: 2\rdata: 3\n\n", [("", b"1"), ("", b"2\n3")]),
+    "blank lines and comments without number": (
+        b"\n" * 99 + b": a\n\n" * 9 + b":\n: b\n\n" + b"\r\n" * 9 + b"data: 1\n\n",
+        [("", b"1")],
+    ),
     "a byte order mark": (b"\xef\xbb\xbfdata: 1\n\n", [("", b"1")]),
     "a byte order mark later is a part of a field": (
         b"data: 0\n\n\xef\xbb\xbfdata: 1\n\ndata: 2\n\n",
@@ -61,6 +65,15 @@ def test_a_stream_has_these_events_however_it_is_cut(data: bytes, expected: list
     assert frame(data) == (expected, 0)
     for size in range(1, len(data)):
         assert frame(data, size=size) == (expected, 0), size
+
+
+@pytest.mark.parametrize("line_end", [b"\r\n", b"\r"], ids=["CRLF", "CR"])
+@pytest.mark.parametrize("data,expected", CASES.values(), ids=CASES.keys())
+def test_every_line_end_means_the_same(data: bytes, expected: list[Event], line_end: bytes) -> None:
+    if b"\r" not in data:
+        data = data.replace(b"\n", line_end)
+        for size in (None, 1, 2, 3, 5):
+            assert frame(data, size=size) == (expected, 0)
 
 
 @pytest.mark.parametrize("data,expected", CASES.values(), ids=CASES.keys())
