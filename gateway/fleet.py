@@ -15,7 +15,7 @@ import msgspec
 from gateway.core.routing.backend import BackendState
 from gateway.core.routing.evidence import HealthEvent
 from gateway.core.routing.health import Health, HealthPolicy, ProbeNow, begin, probe_period_s, step
-from gateway.core.routing.inventory import renewed, union
+from gateway.core.routing.inventory import renewed, union, unreported
 from gateway.core.routing.notice import Notice, PoolChange, StateChange
 from gateway.core.routing.reading import EngineReading, generation_tps, has_restarted
 from gateway.core.routing.snapshot import BackendView, ModelCard, PoolView, Snapshot
@@ -245,6 +245,7 @@ class Fleet:
 
     def pools(self) -> tuple[PoolReport, ...]:
         """Every pool for operators, in configuration order."""
+        missing = unreported(self.snapshot())
         return tuple(
             PoolReport(
                 name=pool.name,
@@ -252,6 +253,7 @@ class Fleet:
                 serving=sum(member.serving for member in self._members.values() if member.pool == pool.name),
                 backends=len(pool.backends),
                 min_available=pool.min_available,
+                unreported=missing.get(pool.name, ()),
             )
             for pool in self._runtime.pools
         )

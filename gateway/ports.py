@@ -56,13 +56,14 @@ class BackendReport(Struct, frozen=True, kw_only=True):
 
 
 class PoolReport(Struct, frozen=True, kw_only=True):
-    """A pool as operators see it."""
+    """A pool as operators see it.  ``unreported`` are models that it names and none of its backends reports."""
 
     name: str
     models: tuple[str, ...]
     serving: int
     backends: int
     min_available: int
+    unreported: tuple[str, ...] = ()
 
 
 class WorkerReport(Struct, frozen=True, kw_only=True):

@@ -44,10 +44,11 @@ def show(report: StatusReport, screen: Screen, *, now: float) -> None:
 
 
 def _mood(report: StatusReport) -> str:
-    """The style of the sentence: bad when a pool is down, a warning when something is short, silent or unwritten."""
+    """The style of the sentence: bad when a pool is down, a warning when something lacks, is silent or unwritten."""
     if not all(pool.serving for pool in report.pools):
         return "bad"
-    whole = all(map(_is_enough, report.pools)) and all(worker.fresh for worker in report.workers)
+    pools_whole = all(_is_enough(pool) and not pool.unreported for pool in report.pools)
+    whole = pools_whole and all(worker.fresh for worker in report.workers)
     return "bold" if whole and not report.store_problem else "warn"
 
 
@@ -90,6 +91,10 @@ def _pools(pools: tuple[PoolReport, ...], screen: Screen) -> None:
         for pool in pools
     ]
     screen.grid(columns, rows)
+    for pool in pools:
+        if pool.unreported:
+            missing = ", ".join(pool.unreported)
+            screen.text(Piece(f"  pool {pool.name}: no backend reports {missing}", "bad"))
 
 
 def _workers(workers: tuple[WorkerReport, ...], screen: Screen, *, now: float) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import assert_never
+from typing import Final, assert_never
 
 from gateway.control import inbox
 from gateway.control.inbox import Action, Event
@@ -28,11 +28,16 @@ from gateway.core.link.messages import (
 )
 from gateway.core.routing.backend import BackendState
 from gateway.core.routing.evidence import HealthEvent, Probed, ProbeResult, RequestFailed, RequestsSucceeded
+from gateway.core.routing.inventory import unreported
 from gateway.core.routing.notice import Notice
+from gateway.core.routing.snapshot import Snapshot
 from gateway.core.stream.summary import Ending, Flag, Outcome
 from gateway.errors import BackendError
 from gateway.fleet import Fleet
 from gateway.telemetry.events import EventName
+
+_SHOWN_MODELS: Final = 10
+"""How many of a pool's models are told with those that are missing."""
 
 
 class ControlState:
@@ -44,6 +49,7 @@ class ControlState:
         self._unseen: set[str] | None = set(fleet.configs())
         self._published = 0
         self._told_problems: dict[tuple[str, str], str] = {}
+        self._told_unreported: dict[str, tuple[str, ...]] = {}
 
     @property
     def open(self) -> bool:
@@ -77,6 +83,7 @@ class ControlState:
                 yield from self._worker_left(worker)
             case inbox.ConfigRead(runtime=runtime):
                 notice = self.fleet.configure(runtime, now=now)
+                self._forget_removed()
                 yield self._watch()
                 yield from _told(notice)
             case inbox.RoundOver():
@@ -99,6 +106,26 @@ class ControlState:
                 EventName.SNAPSHOT_PUBLISHED,
                 {"generation": snapshot.generation, "workers": len(self.roster), "serving": serving},
             )
+            yield from self._unreported(snapshot)
+
+    def _unreported(self, snapshot: Snapshot) -> Iterator[Action]:
+        """Models that a pool names and nobody reports: told when that changes."""
+        for pool, missing in unreported(snapshot).items():
+            if missing == self._told_unreported.get(pool, ()):
+                continue
+            self._told_unreported[pool] = missing
+            if missing:
+                of_pool = (backend.models for backend in snapshot.backends if backend.pool == pool)
+                reported = list(dict.fromkeys(model for models in of_pool for model in models))[:_SHOWN_MODELS]
+                fields = {"pool": pool, "missing": missing, "reported": reported}
+                yield inbox.Tell(EventName.POOL_MODELS_MISSING, fields)
+            else:
+                yield inbox.Tell(EventName.POOL_MODELS_COMPLETE, {"pool": pool})
+
+    def _forget_removed(self) -> None:
+        backends, pools = self.fleet.configs(), {pool.name for pool in self.fleet.runtime.pools}
+        self._told_problems = {key: told for key, told in self._told_problems.items() if key[0] in backends}
+        self._told_unreported = {pool: told for pool, told in self._told_unreported.items() if pool in pools}
 
     # --- backends -------------------------------------------------------------------------------------------------
 

@@ -6,8 +6,12 @@ Pure; used by the status report.  Must not list everything: the report beside it
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from gateway.ports import PoolReport, WorkerReport
+
+_SHOWN: Final = 3
+"""Models that are named in the sentence."""
 
 
 def summary_of(
@@ -19,6 +23,9 @@ def summary_of(
         return f"DOWN: no backend serves {_pools(down)}"
     if not any(worker.fresh for worker in workers):
         return "DOWN: no worker is connected" if not workers else "DOWN: no worker answers"
+    unreported = next((pool for pool in pools if pool.unreported), None)
+    if unreported is not None:
+        return f"no backend of pool {unreported.name} reports {_models(unreported.unreported)}: is the name right?"
     short = [pool.name for pool in pools if pool.serving < pool.min_available]
     if short:
         return f"short: fewer backends than wanted serve {_pools(short)}"
@@ -35,6 +42,12 @@ def summary_of(
 
 def _pools(names: Sequence[str]) -> str:
     return f"pool {names[0]}" if len(names) == 1 else f"pools {', '.join(names)}"
+
+
+def _models(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:_SHOWN])
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return f"model{'' if len(names) == 1 else 's'} {shown}{more}"
 
 
 def _requests(in_flight: int) -> str:

@@ -74,6 +74,16 @@ EVENTS: Final[Mapping[EventName, EventSpec]] = MappingProxyType(
             when="A pool without a serving backend has one again.",
             fields={**_POOL, "after_s": "how long it had none"},
         ),
+        EventName.POOL_MODELS_MISSING: EventSpec(
+            level=Level.WARNING,
+            when="A pool names models that none of its backends reports; requests for them get 503. A wrong name, mostly.",
+            fields={**_POOL, "missing": "those models", "reported": "what its backends report, the first few"},
+        ),
+        EventName.POOL_MODELS_COMPLETE: EventSpec(
+            level=Level.INFO,
+            when="Every model that a pool names is reported by one of its backends again.",
+            fields=_POOL,
+        ),
         EventName.SNAPSHOT_PUBLISHED: EventSpec(
             level=Level.DEBUG,
             when="The workers were sent a new picture of the fleet.",

@@ -30,6 +30,8 @@ class EventName(StrEnum):
     BACKEND_RESTARTED = "backend.restarted"
     POOL_DOWN = "pool.down"
     POOL_SERVING = "pool.serving"
+    POOL_MODELS_MISSING = "pool.models_missing"
+    POOL_MODELS_COMPLETE = "pool.models_complete"
     SNAPSHOT_PUBLISHED = "snapshot.published"
     WORKER_JOINED = "worker.joined"
     WORKER_GONE = "worker.gone"

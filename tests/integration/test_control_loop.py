@@ -12,6 +12,7 @@ import pytest
 from gateway import aio
 from gateway.control import inbox
 from gateway.control import loop as loop_module
+from gateway.control import watch as watch_module
 from gateway.control.link import WorkerRef
 from gateway.core.link.messages import (
     PROTOCOL,
@@ -94,6 +95,22 @@ async def test_an_engine_that_is_restarted_on_its_port_is_ejected_and_serves_aga
     assert [event["pool"] for event in parts.log.named("pool.serving")] == ["p"]
 
 
+async def test_a_model_that_no_backend_reports_is_told_once_and_told_when_it_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch_module, "MODELS_S", 0.0)
+    async with listening(ProbedBackend(models=["m"])) as fake:
+        named = pool("p", backend("a", url=fake.url), models=("m", "typo"))
+        async with begun(ControlParts(tmp_path, named, **QUICK)) as parts:
+            (event,) = parts.log.named("pool.models_missing")
+            assert (event["pool"], event["missing"], event["reported"]) == ("p", ["typo"], ["m"])
+            parts.loop.post(inbox.ConfigRead(runtime(named, limits={"in_flight": 7}, **QUICK)))
+            fake.models = ["m", "typo"]
+            await parts.outlet.until(lambda: parts.outlet.snapshots[-1].backends[0].models == ("m", "typo"))
+            assert [it["pool"] for it in parts.log.named("pool.models_complete")] == ["p"]
+            assert len(parts.log.named("pool.models_missing")) == 1
+
+
 async def test_readings_go_to_all_workers_and_a_fallen_counter_has_the_models_read_again(tmp_path: Path) -> None:
     async with (
         listening(ProbedBackend(tokens=1000.0)) as fake,
@@ -116,6 +133,22 @@ async def test_garbage_in_the_numbers_stops_the_pulses_and_nothing_else(tmp_path
         assert parts.outlet.states == {"a": "serving"}
         assert not any(isinstance(it, Pulse) for _, it in parts.outlet.sent)
         assert len(parts.log.named("backend.reading")) == 1
+
+
+async def test_what_was_told_of_a_backend_and_a_pool_leaves_with_them(tmp_path: Path) -> None:
+    fake = ProbedBackend(models=["m"], raw={"/metrics": answer(body=b"no metrics")})
+    async with listening(fake), listening(ProbedBackend(models=["o"])) as other:
+        known, new = pool("p", backend("a", url=fake.url), models=("typo",)), pool("q", backend("b", url=other.url))
+        async with begun(ControlParts(tmp_path, known, **QUICK)) as parts:
+            for times in (1, 2):
+                asked = fake.asked["/metrics"]
+                await fake.until(lambda asked=asked: fake.asked["/metrics"] >= asked + 3)
+                assert len(parts.log.named("backend.reading")) == times
+                assert len(parts.log.named("pool.models_missing")) == times
+                parts.loop.post(inbox.ConfigRead(runtime(new, **QUICK)))
+                await parts.outlet.until(lambda: parts.outlet.states == {"b": "serving"})
+                parts.loop.post(inbox.ConfigRead(runtime(known, **QUICK)))
+                await parts.outlet.until(lambda: parts.outlet.states == {"a": "serving"})
 
 
 async def test_failures_that_workers_report_eject_and_probe_at_once(tmp_path: Path) -> None:

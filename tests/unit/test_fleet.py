@@ -200,6 +200,14 @@ def test_pools_are_reported_with_what_serves_and_the_models_that_their_backends_
     assert (second.models, second.serving) == (("named",), 0)
 
 
+def test_a_model_that_a_pool_names_and_no_backend_reports_is_reported_so() -> None:
+    owner = fleet(pool("p", "a", models=("m", "typo")))
+    owner.discovered("a", cards("m", "n"), version="")
+    assert owner.pools()[0].unreported == ()
+    owner.notice("a", GOOD, now=1.0)
+    assert owner.pools()[0].unreported == ("typo",)
+
+
 # --- configuration ---
 
 

@@ -13,7 +13,8 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw, Struct
 
-from gateway.core.routing.snapshot import ModelCard
+from gateway.core.routing.backend import BackendState
+from gateway.core.routing.snapshot import ModelCard, Snapshot
 
 MAX_CARDS: Final = 1000
 """Models of one backend that are taken in; LoRA adapters count as models."""
@@ -80,6 +81,24 @@ def union(
                 return tuple(cards.values())
             cards[card.id] = card
     return tuple(cards.values())
+
+
+def unreported(snapshot: Snapshot) -> dict[str, tuple[str, ...]]:
+    """By pool, the models that it names and none of its backends reports; () where each is reported by one.
+
+    Such a model is refused with 503 for ever, most likely since its name is wrong.  A pool is left out as long as that
+    cannot be told: none of its backends serves, one has not been looked at, or one that serves does not say its models
+    and so may have any.
+    """
+    found = {}
+    for pool in snapshot.pools:
+        members = [backend for backend in snapshot.backends if backend.pool == pool.name]
+        serving = [backend for backend in members if backend.state is BackendState.SERVING]
+        looked_at = all(backend.state is not BackendState.UNKNOWN for backend in members)
+        if serving and looked_at and all(backend.models for backend in serving):
+            reported = {model for backend in members for model in backend.models}
+            found[pool.name] = tuple(model for model in pool.models if model not in reported)
+    return found
 
 
 def _id_of(entry: Raw) -> str:

@@ -60,6 +60,12 @@ def test_a_pool_below_its_least_is_short() -> None:
     assert " short " in shown(msgspec.structs.replace(report, pools=(pool,)))
 
 
+def test_models_that_no_backend_reports_are_named() -> None:
+    report = status_report(0.0)
+    pool = msgspec.structs.replace(report.pools[0], models=("a", "b"), unreported=("a", "b"))
+    assert "\n  pool kimi: no backend reports a, b\n" in shown(msgspec.structs.replace(report, pools=(pool,)))
+
+
 @pytest.mark.parametrize("width", [80, 100, 120])
 def test_no_line_is_wider_than_the_terminal(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal(monkeypatch)
@@ -73,7 +79,9 @@ def test_the_sentence_warns_by_its_colour_only_when_something_is_wrong(monkeypat
     good = msgspec.structs.replace(report, pools=report.pools[:1], workers=report.workers[:1])
     unwritten = msgspec.structs.replace(good, store_problem="the disk is full")
     silent = msgspec.structs.replace(good, workers=report.workers)
-    for case, colour in [(report, "\x1b[1;31m"), (good, "\x1b[1m"), (unwritten, "\x1b[33m"), (silent, "\x1b[33m")]:
+    misnamed = msgspec.structs.replace(good, pools=(msgspec.structs.replace(good.pools[0], unreported=("x",)),))
+    warnings = [(case, "\x1b[33m") for case in (unwritten, silent, misnamed)]
+    for case, colour in [(report, "\x1b[1;31m"), (good, "\x1b[1m"), *warnings]:
         terminal = Terminal(monkeypatch)
         show(case, Screen(terminal), now=0.0)
         assert terminal.getvalue().startswith(colour)

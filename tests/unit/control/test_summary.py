@@ -8,8 +8,11 @@ from gateway.control.summary import summary_of
 from gateway.ports import PoolReport, WorkerReport
 
 
-def a_pool(name: str, serving: int, backends: int = 2, *, least: int = 1) -> PoolReport:
-    return PoolReport(name=name, models=(), serving=serving, backends=backends, min_available=least)
+def a_pool(name: str, serving: int, backends: int = 2, *, least: int = 1, unreported: str = "") -> PoolReport:
+    names = tuple(unreported)
+    return PoolReport(
+        name=name, models=names, serving=serving, backends=backends, min_available=least, unreported=names
+    )
 
 
 def a_worker(*, fresh: bool) -> WorkerReport:
@@ -28,6 +31,19 @@ FRESH, SILENT = a_worker(fresh=True), a_worker(fresh=False)
         ([a_pool("p", 0), a_pool("q", 0)], [], "", "DOWN: no backend serves pools p, q"),
         ([a_pool("p", 2)], [], "", "DOWN: no worker is connected"),
         ([a_pool("p", 2)], [SILENT], "", "DOWN: no worker answers"),
+        ([a_pool("p", 2, unreported="m")], [], "", "DOWN: no worker is connected"),
+        (
+            [a_pool("q", 1, least=2), a_pool("p", 2, unreported="m")],
+            [FRESH, SILENT],
+            "full",
+            "no backend of pool p reports model m: is the name right?",
+        ),
+        (
+            [a_pool("p", 2, unreported="abcdefg")],
+            [FRESH],
+            "",
+            "no backend of pool p reports models a, b, c and 4 more: is the name right?",
+        ),
         ([a_pool("p", 1, least=2)], [FRESH], "full", "short: fewer backends than wanted serve pool p"),
         ([a_pool("p", 2)], [FRESH, SILENT], "full", "a worker does not answer; the others serve"),
         ([a_pool("p", 2)], [FRESH], "disk full", "serving, but requests are not recorded: disk full"),

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from gateway.core.routing import inventory
-from gateway.core.routing.inventory import InventoryUnreadable, parse_models, renewed, union
-from gateway.core.routing.snapshot import ModelCard
+from gateway.core.routing.backend import BackendState
+from gateway.core.routing.inventory import InventoryUnreadable, parse_models, renewed, union, unreported
+from gateway.core.routing.snapshot import BackendView, ModelCard, PoolView, Snapshot
 
 DATA = Path(__file__).parents[3] / "data"
 
@@ -96,3 +97,46 @@ def test_a_pool_that_names_its_models_shows_no_others() -> None:
 def test_the_union_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inventory, "MAX_UNION_BYTES", 2 * len(card("a").raw))
     assert names(union([("p", [card("a"), card("b"), card("c")])], named={})) == ["a", "b"]
+
+
+# --- models that nobody reports ---
+
+SERVING, EJECTED, UNKNOWN = BackendState.SERVING, BackendState.EJECTED, BackendState.UNKNOWN
+
+
+def pool_of(*backends: tuple[BackendState, tuple[str, ...]], named: tuple[str, ...] = ("m", "n")) -> Snapshot:
+    views = tuple(
+        BackendView(name=str(at), pool="p", url="", state=state, models=models)
+        for at, (state, models) in enumerate(backends)
+    )
+    return Snapshot(generation=1, pools=(PoolView(name="p", models=named),), backends=views)
+
+
+@pytest.mark.parametrize(
+    "backends,missing",
+    [
+        ([(SERVING, ("m",))], ("n",)),
+        ([(SERVING, ("x",)), (SERVING, ("y",))], ("m", "n")),
+        ([(SERVING, ("m",)), (SERVING, ("n",))], ()),
+        ([(SERVING, ("m",)), (EJECTED, ("n",))], ()),
+        ([(SERVING, ("m",)), (EJECTED, ())], ("n",)),
+    ],
+    ids=["one of two", "neither", "shared out", "away for now", "away and never seen"],
+)
+def test_models_that_a_pool_names_and_nobody_reports(
+    backends: list[tuple[BackendState, tuple[str, ...]]], missing: tuple[str, ...]
+) -> None:
+    assert unreported(pool_of(*backends)) == {"p": missing}
+
+
+@pytest.mark.parametrize(
+    "backends",
+    [[], [(EJECTED, ("x",))], [(SERVING, ("x",)), (UNKNOWN, ())], [(SERVING, ("x",)), (SERVING, ())]],
+    ids=["nobody", "none serves", "one not looked at", "one does not say"],
+)
+def test_what_cannot_be_told_is_left_open(backends: list[tuple[BackendState, tuple[str, ...]]]) -> None:
+    assert unreported(pool_of(*backends)) == {}
+
+
+def test_a_pool_that_names_no_models_misses_none() -> None:
+    assert unreported(pool_of((SERVING, ("x",)), named=())) == {"p": ()}
