@@ -22,12 +22,13 @@ from gateway.app.spec import InstallSpec
 from gateway.core.link.messages import ControlMessage, DrainAck, Heartbeat, NewSnapshot
 from gateway.core.routing.endpoints import ENDPOINTS
 from gateway.errors import OperatorError
+from gateway.proxy.limits import WireLimits
 from gateway.proxy.link import WorkerLink
 from gateway.proxy.pipeline import Pipeline
 from gateway.proxy.route import Desk
 from gateway.proxy.settle import Settler
 from gateway.proxy.upstream import Upstreams
-from gateway.proxy.wire import WireLimits, WireServer, has_fast_parser
+from gateway.proxy.wire import WireServer, has_fast_parser
 
 log = logging.getLogger("gateway.worker")
 

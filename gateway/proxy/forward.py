@@ -151,8 +151,7 @@ class Exchange:
         self.blocked = True
         self._block_since = self._clock()
         self._connection.pause()
-        loop = asyncio.get_running_loop()
-        self.write_timer = loop.call_later(self.write_timeout_s, self._give_client_up)
+        self._wait_for_client()
 
     def client_ready(self) -> None:
         """The client caught up; the silence meanwhile was ours, so it starts anew."""
@@ -170,7 +169,15 @@ class Exchange:
         """The client left: the backend is told at once, by closing its connection."""
         self.finish(Ending.CLIENT_GONE)
 
-    def _give_client_up(self) -> None:
+    def _wait_for_client(self) -> None:
+        unsent_bytes = self._wire.unsent_bytes
+        loop = asyncio.get_running_loop()
+        self.write_timer = loop.call_later(self.write_timeout_s, self._give_client_up, unsent_bytes)
+
+    def _give_client_up(self, unsent_bytes: int) -> None:
+        if self._wire.unsent_bytes < unsent_bytes:
+            self._wait_for_client()  # slow, but it reads
+            return
         self.finish(Ending.CLIENT_STALLED)
         self._wire.cut()
 

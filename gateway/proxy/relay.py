@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final, Protocol
 
-from gateway.core.routing.retry import aborted_before_a_token
 from gateway.core.stream.edit import Edit
 from gateway.core.stream.envelope import error_event
 from gateway.core.stream.http1 import (
@@ -30,6 +29,7 @@ from gateway.core.stream.summary import Dialect, Ending, Flag, StreamSummary
 from gateway.core.stream.tap import Tap
 from gateway.core.stream.whole import WholeEvents
 from gateway.errors import GatewayError
+from gateway.proxy.beginning import Beginning
 from gateway.proxy.tapping import TAP_BATCH, TapQueue
 from gateway.proxy.wire import ClientWire
 
@@ -46,6 +46,7 @@ class StreamRelay:
     """Relays one event stream.  Owner of what is held back and of what the tap has not yet read."""
 
     __slots__ = (
+        "_beginning",
         "_body",
         "_client_chunked",
         "_clock",
@@ -65,7 +66,6 @@ class StreamRelay:
         "_report",
         "_send",
         "_tap",
-        "_withheld",
         "hold_max_s",
         "last_byte_at",
         "response_bytes",
@@ -105,7 +105,7 @@ class StreamRelay:
         self._hold_bytes = hold_bytes
         self._clock = clock
         self._events = WholeEvents()
-        self._withheld = b"" if stopping else None
+        self._beginning = Beginning(stopping=stopping)
         self._last = b""
         self._needles = edit.needles
         self._send = wire.writer()
@@ -171,7 +171,7 @@ class StreamRelay:
         self._plain = self._may_be_plain and not (held or self._head)
         if body.ended:
             self._exchange.finish(Ending.COMPLETE)
-        elif body.held_bytes + self._events.rest_bytes > self._hold_bytes:
+        elif body.held_bytes + self._events.rest_bytes + self._beginning.held_bytes > self._hold_bytes:
             self._exchange.finish(Ending.OVERSIZE)
 
     def _pass_on(self, payloads: list[bytes], raw: bytes | None, now: float) -> None:
@@ -180,7 +180,7 @@ class StreamRelay:
             self._last = payloads[-1]
             self._write(raw)
             self._tap.read(payloads, now)
-        elif self._edit.needles or self._withheld is not None:
+        elif self._edit.needles or self._head:
             self._tap.read(payloads, now)
             self._reframe(payloads)
         else:
@@ -202,8 +202,11 @@ class StreamRelay:
     def _reframe(self, payloads: list[bytes]) -> None:
         """The slow way: join, cut after the last whole event, edit where it concerns, frame anew."""
         events = self._events.feed(b"".join(payloads))
-        if self._withheld is not None:
-            events = self._release(events)
+        if self._head:
+            events = self._beginning.take(events, self._tap.so_far)
+            if self._beginning.aborted:
+                self.zero_token_abort = True
+                self._exchange.finish(Ending.BAD_STATUS)
         if not events:
             return
         self._last = events[-_MARKER_TAIL:]
@@ -214,20 +217,6 @@ class StreamRelay:
             events = self._edit.apply(events, self._current_report)
         if events:
             self._write(self._framed(events))
-
-    def _release(self, events: bytes) -> bytes:
-        """Hold the beginning back until it holds a token: an abort without one has accepted nothing of the request."""
-        events = (self._withheld or b"") + events
-        seen = self._tap.so_far()
-        aborted = aborted_before_a_token(seen)
-        if aborted or not (seen.chunks or seen.finish_reasons or seen.error):
-            self._withheld = events
-            if aborted:
-                self.zero_token_abort = True
-                self._exchange.finish(Ending.BAD_STATUS)
-            return b""
-        self._withheld = None
-        return events
 
     def _framed(self, events: bytes) -> bytes:
         return chunk(events) if self._client_chunked else events

@@ -15,6 +15,7 @@ from gateway.core.link.messages import BackendFailure, RequestRecord
 from gateway.core.stream.outcome import decide_outcome
 from gateway.core.stream.summary import Ending, Flag, StreamSummary
 from gateway.core.stream.tap import summarise_body
+from gateway.errors import Fault
 from gateway.proxy.relay import StreamRelay
 from gateway.proxy.visit import Visit
 
@@ -92,6 +93,9 @@ class Settler:
             backend=backend.name if backend is not None else "",
             profile=backend.profile if backend is not None else "",
             error_code=visit.error.code if visit.error is not None else "",
+            error_reason=visit.error.message
+            if visit.error is not None and visit.error.fault is not Fault.CLIENT
+            else "",
             attempts=visit.attempts,
             injected=visit.injected,
             alone=visit.alone,

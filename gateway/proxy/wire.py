@@ -15,11 +15,10 @@ from typing import Any, Protocol, cast
 
 from aiohttp import http_parser, web
 from aiohttp.web_protocol import RequestHandler, _ErrInfo
-from msgspec import Struct
 
 from gateway.core.stream.envelope import error_body
-from gateway.errors import BadRequest, GatewayError, GatewayFault, Overloaded
-from gateway.proxy.envelope import error_response
+from gateway.errors import BadRequest, GatewayError, GatewayFault
+from gateway.proxy.limits import TOO_MANY_CONNECTIONS, WireLimits
 
 Handler = Callable[[web.BaseRequest, "ClientWire"], Awaitable["Answered"]]
 
@@ -83,6 +82,11 @@ class ClientWire(RequestHandler):
         """Whether bytes can still be written."""
         return self.transport is not None and not self.transport.is_closing()
 
+    @property
+    def unsent_bytes(self) -> int:
+        """Bytes that the client has not taken yet, as far as they are with us."""
+        return 0 if self.transport is None else self.transport.get_write_buffer_size()
+
     def attach(self, sink: WireSink) -> None:
         """Tell ``sink`` about flow control and the client's leaving until :meth:`detach`."""
         self._sink = sink
@@ -105,19 +109,22 @@ class ClientWire(RequestHandler):
     async def drained(self, timeout_s: float, *, whole: bool) -> bool:
         """Wait until the client has taken enough of what was written, or the ``whole`` of it.
 
-        False when it did not within ``timeout_s``.
+        False when it took nothing at all for ``timeout_s``.
         """
         if whole and self.transport is not None:
             self.transport.set_write_buffer_limits(high=0)
         if not self._paused:
             return True
-        try:
-            async with asyncio.timeout(timeout_s):
-                await self._drain_helper()
-        except TimeoutError:
-            return False
-        except ConnectionError:
-            pass  # it has left, which its exchange was told
+        while self._paused:
+            before = self.unsent_bytes
+            try:
+                async with asyncio.timeout(timeout_s):
+                    await self._drain_helper()
+            except TimeoutError:
+                if self.unsent_bytes >= before:
+                    return False
+            except ConnectionError:
+                break  # it has left, which its exchange was told
         return True
 
     def cut(self) -> None:
@@ -205,27 +212,6 @@ def has_fast_parser() -> bool:
     return http_parser.HttpRequestParser is not http_parser.HttpRequestParserPy
 
 
-class WireLimits(Struct, frozen=True, kw_only=True):
-    """What one worker allows its clients' connections.
-
-    ``idle_s`` bounds a connection between requests, ``head_s`` a request head from its first byte; ``linger_s`` is how
-    long the rest of a refused body is read and dropped, so that the client gets to read why; ``connections`` is how
-    many may be open at once.  The body's limits are the admit station's.
-    """
-
-    idle_s: float = 75.0
-    head_s: float = 30.0
-    linger_s: float = 2.0
-    connections: int = 16384
-
-
-_TOO_MANY = error_response(
-    Overloaded("too many connections are open; try again shortly", retry_after_s=1.0),
-    dialect=None,
-    headers=b"Connection: close\r\n",
-)
-
-
 class WireServer(web.Server):
     """aiohttp's low-level server over :class:`ClientWire`."""
 
@@ -258,7 +244,7 @@ class WireServer(web.Server):
         super().connection_made(handler, transport)
         if len(self._connections) > self._limits.connections:
             self.refused += 1
-            transport.write(_TOO_MANY)
+            transport.write(TOO_MANY_CONNECTIONS)
             transport.close()
             return
         transport.set_write_buffer_limits(high=self._buffer_bytes())

@@ -30,6 +30,7 @@ _RECORD: Final = {
     "profile": "profile under which the backend runs; later: so far none has one",
     "key_id": "id of the client's key, never the key; later: so far clients have none",
     "error_code": "code of the error that the client was told",
+    "error_reason": "the gateway's own sentence about it, where the fault is not the client's",
     "attempts": "backends that were tried",
     "injected": "whether usage was asked for on the client's behalf",
     "alone": "no other request of this worker was on the backend between sent and ended",

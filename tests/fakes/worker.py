@@ -12,11 +12,12 @@ from gateway.core.routing.backend import BackendState
 from gateway.core.routing.endpoints import ENDPOINTS, Endpoint, Serves
 from gateway.core.routing.snapshot import BackendView, ModelCard, PoolView, Snapshot, WorkerPolicy
 from gateway.core.stream.summary import Dialect
+from gateway.proxy.limits import WireLimits
 from gateway.proxy.pipeline import Pipeline
 from gateway.proxy.route import Desk
 from gateway.proxy.settle import Settler
 from gateway.proxy.upstream import Upstreams
-from gateway.proxy.wire import WireLimits, WireServer
+from gateway.proxy.wire import WireServer
 
 TEST_ENDPOINTS = {
     path: Endpoint(name, path, frozenset({"POST"}), Serves.ENGINE, dialect)

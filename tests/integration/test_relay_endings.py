@@ -342,3 +342,18 @@ async def test_a_connection_that_breaks_after_the_marker_adds_nothing(end: End) 
         body, whole, _ = await ended(worker, backend, Script((HEAD, chunk(ROLE + STOP), chunk(DONE)), end))
         assert (body, whole) == (ROLE + STOP + DONE, True)
         assert (await worker.record()).outcome is Outcome.OK
+
+
+async def test_a_comment_before_the_first_event_gives_no_status_away() -> None:
+    async with ScriptedBackend() as backend, running_worker() as worker:
+        worker.serve([backend_view(backend.url)])
+        comment = b": keep-alive\n\n"
+        backend.add(
+            Script((HEAD, chunk(comment), chunk(comment)), End.CLOSE),
+            Script((HEAD, chunk(comment), chunk(comment), chunk(ROLE + STOP + DONE) + b"0\r\n\r\n")),
+        )
+        async with raw_client(worker.port) as client:
+            await client.post(REQUEST)
+            assert (await client.answer()).status == 502
+            await client.post(REQUEST)
+            assert (await client.answer()).body == comment + comment + ROLE + STOP + DONE

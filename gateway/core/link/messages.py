@@ -26,7 +26,8 @@ class RequestRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     ``total_s`` are that instant less accepted; ``gateway_s`` is our own share: accepted -> sent less queue and upload;
     ``hold_max_s`` the longest that bytes were held back for an event to become whole; ``blocked_s`` how long the
     client did not take bytes.  ``alone``: no other request of this worker was in flight on the backend at any time
-    between sent and ended.  ``injected``: usage was asked for on the client's behalf.
+    between sent and ended.  ``error_reason`` is the gateway's own sentence, where the fault is not the client's (those
+    could quote it).  ``injected``: usage was asked for on the client's behalf.
     """
 
     request_id: str
@@ -44,6 +45,7 @@ class RequestRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     profile: str = ""
     key_id: str = ""
     error_code: str = ""
+    error_reason: str = ""
     attempts: int = 0
     injected: bool = False
     alone: bool = False

@@ -66,6 +66,8 @@ async def test_a_supervisor_that_is_gone_is_told_once(pair) -> None:
     await child.lost.wait()
     await child.task
     child.tether.drained()  # nobody hears it, and that is no error
+    assert child.orders.empty()
+    assert child.task.exception() is None
 
 
 async def test_orders_that_came_before_the_end_are_still_carried_out(pair) -> None:

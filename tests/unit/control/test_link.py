@@ -121,6 +121,7 @@ async def test_sending_to_a_session_that_is_over_does_nothing() -> None:
         worker.streams[1].close()
         await here.gone.get()
         here.server.send(ref, PULSE)
+        assert here.server.workers == ()
 
 
 # --- strangers ----------------------------------------------------------------------------------------------------

@@ -10,7 +10,8 @@ from aiohttp import web, web_protocol
 from aiohttp.base_protocol import BaseProtocol
 from aiohttp.web_protocol import RequestHandler
 
-from gateway.proxy.wire import Answered, ClientWire, WireLimits, WireServer, has_fast_parser
+from gateway.proxy.limits import WireLimits
+from gateway.proxy.wire import Answered, ClientWire, WireServer, has_fast_parser
 
 
 async def _never(_request: web.BaseRequest, _wire: ClientWire) -> Answered:

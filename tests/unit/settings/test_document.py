@@ -123,8 +123,10 @@ def test_a_fault_where_nothing_stands_has_the_place_of_its_parent() -> None:
 
 
 @given(st.text(max_size=60))
-def test_no_text_raises(text: str) -> None:
-    read(text, "f.yaml")
+def test_no_text_raises_and_what_is_no_mapping_is_a_fault(text: str) -> None:
+    document = read(text, "f.yaml")
+    assert isinstance(document.data, dict)
+    assert all(str(fault).startswith("f.yaml") for fault in document.faults)
 
 
 VALUES = st.recursive(

@@ -105,11 +105,14 @@ def test_a_fault_in_the_file_is_not_blamed_on_the_environment() -> None:
 
 
 def test_what_the_commands_read_is_no_fault() -> None:
-    settings(PACEKEEPER_CONFIG="x", PACEKEEPER_TOKEN="x", PACEKEEPER_TOKEN_FILE="x", PACEKEEPER_OPERATORS_URL="x")
+    found = settings(
+        PACEKEEPER_CONFIG="x", PACEKEEPER_TOKEN="x", PACEKEEPER_TOKEN_FILE="x", PACEKEEPER_OPERATORS_URL="x"
+    )
+    assert found == settings()
 
 
 def test_what_kubernetes_sets_for_a_service_is_no_fault() -> None:
-    settings(
+    found = settings(
         PACEKEEPER_SERVICE_HOST="10.0.0.1",
         PACEKEEPER_SERVICE_PORT="8080",
         PACEKEEPER_SERVICE_PORT_HTTP="8080",
@@ -117,11 +120,14 @@ def test_what_kubernetes_sets_for_a_service_is_no_fault() -> None:
         PACEKEEPER_PORT_8080_TCP_ADDR="10.0.0.1",
         PACEKEEPER_OPS_SERVICE_HOST="10.0.0.2",
     )
+    assert found == settings()
 
 
 def test_a_key_variable_that_the_file_names_is_no_fault() -> None:
     text = GOOD.replace('8001"}', '8001", api_key_env: PACEKEEPER_ENGINE_KEY}')
-    settings(text, PACEKEEPER_ENGINE_KEY="secret")
+    found = settings(text, PACEKEEPER_ENGINE_KEY="secret")
+    assert found.runtime.pools[0].backends[0].api_key_env == "PACEKEEPER_ENGINE_KEY"
+    assert found.overrides == (), "it is a key, not a setting"
 
 
 def test_every_listed_variable_is_known() -> None:

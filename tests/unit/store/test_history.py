@@ -154,8 +154,10 @@ async def test_events_come_on_the_loop(tmp_path: Path) -> None:
 
 
 async def test_a_loop_that_has_ended_is_told_nothing(policy: StorePolicy) -> None:
-    history = SqliteHistory(policy, on_event=lambda event: None)
+    told: list[StoreEvent] = []
+    history = SqliteHistory(policy, on_event=told.append)
     loop = asyncio.new_event_loop()
     loop.close()
     history._loop = loop
     history._tell(None)  # type: ignore[arg-type]
+    assert told == []

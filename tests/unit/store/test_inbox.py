@@ -82,6 +82,11 @@ def test_the_wait_ends_with_whatever_comes(inbox: Inbox, clock: Clock, waiting: 
         case _:
             inbox.close()
     inbox.wait(clock.now + 1000.0, hold_records=False)
+    assert (len(inbox.batch()), inbox.has_question(), inbox.closing) == (
+        2 if waiting == "records" else 0,
+        waiting == "question",
+        waiting == "end",
+    )
 
 
 def test_a_full_batch_wakes_the_thread_that_waits(inbox: Inbox, clock: Clock) -> None:
@@ -97,11 +102,18 @@ def test_a_lone_record_is_ripe_after_its_time(inbox: Inbox, clock: Clock) -> Non
     inbox.add(records(1))
     clock.now += 0.5
     inbox.wait(clock.now + 1000.0, hold_records=False)
+    assert len(inbox.batch()) == 1
 
 
 def test_records_are_held_back_while_they_cannot_be_written(inbox: Inbox, clock: Clock) -> None:
     inbox.add(records(5))
-    inbox.wait(clock.now, hold_records=True)
+    waiter = threading.Thread(target=inbox.wait, args=(clock.now + 1000.0,), kwargs={"hold_records": True})
+    waiter.start()
+    waiter.join(timeout=0.05)
+    assert waiter.is_alive(), "a full batch wakes nobody"
+    inbox.close()
+    waiter.join(timeout=10)
+    assert not waiter.is_alive()
 
 
 def test_a_failed_question_tells_its_asker_and_the_thread() -> None:

@@ -50,7 +50,9 @@ def test_an_existing_file_is_opened_as_it_is(tmp_path: Path) -> None:
 def test_an_empty_file_is_a_new_one(tmp_path: Path) -> None:
     path = tmp_path / "h.db"
     path.touch()
-    opened(path).close()
+    connection, before, _ = open_history(StorePolicy(path=path))
+    assert (before, pragma(connection, "user_version")) == (0, len(STEPS))
+    connection.close()
 
 
 def test_a_file_of_a_newer_release_is_refused_and_left_alone(tmp_path: Path) -> None:

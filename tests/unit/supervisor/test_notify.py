@@ -48,11 +48,20 @@ def test_without_a_service_manager_nothing_is_sent() -> None:
     notifier.close()
 
 
-def test_a_service_manager_that_is_gone_is_no_error(tmp_path: Path) -> None:
-    notifier = Notifier({"NOTIFY_SOCKET": str(tmp_path / "gone")})
-    notifier.announce(Notice.STOPPING)
-    notifier.close()
-    notifier.announce(Notice.STOPPING)
+def test_a_service_manager_that_is_gone_is_no_error_and_hears_again_when_it_is_back(tmp_path: Path) -> None:
+    address = str(tmp_path / "notify")
+    notifier = Notifier({"NOTIFY_SOCKET": address})
+    notifier.announce(Notice.READY)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as back:
+        back.bind(address)
+        back.settimeout(5.0)
+        notifier.announce(Notice.STOPPING)
+        assert back.recv(4096) == b"STOPPING=1"
+        notifier.close()
+        notifier.announce(Notice.READY)
+        back.settimeout(0.0)
+        with pytest.raises(BlockingIOError):
+            back.recv(4096)
 
 
 @pytest.mark.parametrize(

@@ -112,8 +112,9 @@ def test_a_port_whose_last_connections_linger_can_be_taken_again() -> None:
         (address,) = listeners.client_addresses
         with connect(address):
             accept(listeners.slot_fds[0][0]).close()  # the side that closes first keeps the port in TIME_WAIT
-    with opened((address,)):
-        pass
+    with opened((address,)) as again:
+        assert list(again.client_addresses) == [address]
+        connect(address).close()
 
 
 def test_an_address_that_is_not_ours_is_named() -> None:
@@ -146,8 +147,14 @@ def test_the_file_of_a_dead_process_is_replaced(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(str(path))
         dead.listen()
-    with opened((f"unix:{path}",)):
-        connect(f"unix:{path}").close()
+    left_behind = path.stat().st_ino
+    with opened((f"unix:{path}",)) as listeners:
+        client = connect(f"unix:{path}")
+        accept(listeners.slot_fds[0][0]).close()
+        assert client.recv(1) == b"", "who answers is the new one"
+        client.close()
+        assert path.stat().st_ino != left_behind
+    assert not path.exists()
 
 
 def test_a_file_that_is_no_socket_is_left_alone(tmp_path: Path) -> None:
@@ -211,5 +218,9 @@ def test_only_slots_with_an_empty_queue_are_shut() -> None:
 
 def test_operators_may_connect_to_the_end() -> None:
     with opened() as listeners:
-        listeners.refuse_clients(now_at_all_events=True)
-        connect(listeners.operator_addresses[0]).close()
+        assert listeners.refuse_clients(now_at_all_events=True)
+        with pytest.raises(ConnectionRefusedError):
+            connect(listeners.client_addresses[0])
+        client = connect(listeners.operator_addresses[0])
+        assert client.getpeername()[1] == int(listeners.operator_addresses[0].rpartition(":")[2])
+        client.close()

@@ -115,10 +115,15 @@ def bodies() -> st.SearchStrategy[bytes]:
 @given(bodies())
 @settings(max_examples=200, deadline=None)
 def test_any_body_is_a_message_or_one_kind_of_error(body: bytes) -> None:
+    framer, framed = worker_messages(), len(body).to_bytes(4, "big") + body
     try:
-        worker_messages().feed(len(body).to_bytes(4, "big") + body)
+        heard = framer.feed(framed)
     except LinkGarbled:
-        return
+        with pytest.raises(LinkGarbled):
+            framer.feed(frame(FROM_WORKER[0]))
+    else:
+        assert worker_messages().feed(b"".join(map(frame, heard))) == heard
+        assert len(heard) == 1
 
 
 def test_deep_nesting_is_refused_like_other_garbage() -> None:

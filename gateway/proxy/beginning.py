@@ -1,0 +1,51 @@
+"""Station relay, before the client's first byte: what waits so that a real status is still possible.
+
+Comments wait for the first event: they say nothing of the request, and once they are out its failure could only be
+told inside a 200.  From a backend that we are stopping everything waits for a token, since an abort without one means
+that nothing of the request was accepted and it can go elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gateway.core.routing.retry import aborted_before_a_token
+from gateway.core.stream.edit import split_events
+from gateway.core.stream.summary import StreamSummary
+
+
+class Beginning:
+    """Owner of the whole events that wait; its owner bounds them by ``held_bytes``."""
+
+    __slots__ = ("_stopping", "_waiting", "aborted")
+
+    def __init__(self, *, stopping: bool) -> None:
+        self._stopping = stopping
+        self._waiting = b""
+        self.aborted = False
+
+    @property
+    def held_bytes(self) -> int:
+        """How much waits."""
+        return len(self._waiting)
+
+    def take(self, events: bytes, so_far: Callable[[], StreamSummary]) -> bytes:
+        """Take whole events; returns everything that may go now, b"" while the client should have nothing.
+
+        ``so_far`` gives what the tap has seen, ``events`` included.
+        """
+        events = self._waiting + events
+        self._waiting = b""
+        if self._must_wait(events, so_far):
+            self._waiting = events
+            return b""
+        return events
+
+    def _must_wait(self, events: bytes, so_far: Callable[[], StreamSummary]) -> bool:
+        if all(event.startswith(b":") for event in split_events(events)):
+            return True
+        if not self._stopping:
+            return False
+        seen = so_far()
+        self.aborted = aborted_before_a_token(seen)
+        return self.aborted or not (seen.chunks or seen.finish_reasons or seen.error)
