@@ -44,6 +44,7 @@ async def test_connections_are_closed_with_the_client() -> None:
     async with listening(fake):
         async with client_to(fake.url) as client:
             await client.get("/health", max_bytes=10)
+            assert fake.connections == 1
         await fake.until(lambda: fake.connections == 0)
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from gateway.admin.tokens import TOKEN_FILE
+from gateway.app.control import ControlShell
 from gateway.control.loop import ControlLoop
 from gateway.core.link.messages import Pulse, Shares
 from gateway.core.routing.snapshot import ModelCard
@@ -124,9 +125,12 @@ async def test_a_reload_by_an_operator_says_what_changed_and_what_needs_a_restar
 async def test_a_reload_before_it_is_up_is_no_error(tmp_path: Path) -> None:
     async with listening(ProbedBackend()) as fake:
         spec, _ = install(tmp_path, config_text(tmp_path, fake))
+        shell = ControlShell(spec, [])
+        shell.reload()
         async with running_control(spec) as control:
             pass
         control.shell.reload()
+        assert (control.exit_code, control.readies) == (0, 1), "after its end nobody is told either"
 
 
 async def test_its_next_life_has_the_same_fleet_whatever_became_of_the_file(tmp_path: Path) -> None:
