@@ -41,7 +41,7 @@ def full_record() -> RequestRecord:
         finish_reasons=("stop",),
         flags=(Flag.TOOL_CALLS,),
     )
-    text = dict.fromkeys(("model", "pool", "backend", "profile", "key_id", "error_code"), "x")
+    text = dict.fromkeys(("model", "pool", "backend", "profile", "key_id", "error_code", "error_reason"), "x")
     optional = dict.fromkeys(
         ("queue_s", "upload_s", "sent_s", "headers_s", "ttft_s", "ttfv_s", "last_token_s", "gateway_s"), 0.25
     )
