@@ -29,6 +29,7 @@ from gateway.admin.tokens import TokenTable, load_or_make_token
 from gateway.app.restart import restart_needed
 from gateway.app.spec import SPEC_NAME, InstallSpec
 from gateway.control.ingest import Ingest
+from gateway.control.keeper import Keeper
 from gateway.control.keepsake import Keepsake
 from gateway.control.link import LinkServer
 from gateway.control.loop import ControlLoop, Tools
@@ -106,16 +107,20 @@ class ControlShell:
     async def _begin(self, voice: _Voice, lives: AsyncExitStack) -> None:
         began = time.monotonic()
         keepsake = Keepsake(Path(self._spec.runtime_dir))
-        settings = self._configuration(keepsake)
+        keeper = Keeper(keepsake, on_problem=_keepsake_teller(voice.events))
+        lives.push_async_callback(keeper.close)
+        settings = self._configuration(keepsake, keeper)
         token = load_or_make_token(Path(self._spec.runtime_dir))
 
         history = SqliteHistory(_store_policy(self._spec), on_event=_store_teller(voice.events))
         await history.start()
         lives.push_async_callback(history.close)
 
-        self._loop = loop = self._control_loop(settings, voice, keepsake=keepsake, history=history)
+        self._loop = loop = self._control_loop(
+            voice, fleet=self._fleet(settings, keepsake), keeper=keeper, history=history
+        )
         lives.push_async_callback(loop.close)
-        self._operations = operations = self._control_operations(loop, voice, keepsake=keepsake, history=history)
+        self._operations = operations = self._control_operations(loop, voice, keeper=keeper, history=history)
         voice.metrics.follow(operations.figures)
 
         admin = build_admin(
@@ -150,7 +155,7 @@ class ControlShell:
             first_round_s=round(time.monotonic() - began, 3),
         )
 
-    def _configuration(self, keepsake: Keepsake) -> Settings:
+    def _configuration(self, keepsake: Keepsake, keeper: Keeper) -> Settings:
         """What an earlier life of this installation applied, else the file.  Raises ConfigError.
 
         So a control that is killed while somebody edits the file comes back with the fleet that it had.
@@ -162,27 +167,28 @@ class ControlShell:
             except ConfigError:
                 pass  # the file may be better
         text, settings = read_config(path, self._environ)
-        keepsake.keep_config(text)
+        keeper.keep_config(text)
         return settings
 
-    def _control_loop(
-        self, settings: Settings, voice: _Voice, *, keepsake: Keepsake, history: SqliteHistory
-    ) -> ControlLoop:
+    @staticmethod
+    def _fleet(settings: Settings, keepsake: Keepsake) -> Fleet:
         generation, remembered = keepsake.fleet()
-        fleet = Fleet(settings.runtime, generation=generation, now=time.monotonic(), remembered=remembered)
+        return Fleet(settings.runtime, generation=generation, now=time.monotonic(), remembered=remembered)
+
+    def _control_loop(self, voice: _Voice, *, fleet: Fleet, keeper: Keeper, history: SqliteHistory) -> ControlLoop:
         roster = Roster(models=voice.metrics.models, backends=voice.metrics.backends)
         tools = Tools(
             ingest=Ingest(history=history, metrics=voice.metrics, events=voice.events),
             events=voice.events,
             metrics=voice.metrics,
-            keepsake=keepsake,
+            keeper=keeper,
             environ=self._environ,
             clock=time.monotonic,
         )
         return ControlLoop(ControlState(fleet, roster), tools)
 
     def _control_operations(
-        self, loop: ControlLoop, voice: _Voice, *, keepsake: Keepsake, history: SqliteHistory
+        self, loop: ControlLoop, voice: _Voice, *, keeper: Keeper, history: SqliteHistory
     ) -> ControlOperations:
         installation = Installation(
             version=__version__,
@@ -196,7 +202,7 @@ class ControlShell:
             installation,
             history=history,
             events=voice.events,
-            keepsake=keepsake,
+            keeper=keeper,
             clock=time.monotonic,
             wall=time.time,
             log_dropped=lambda: voice.writer.dropped,
@@ -247,6 +253,13 @@ def _store_teller(events: EventLog) -> Callable[[StoreEvent], None]:
     def tell(event: StoreEvent) -> None:
         fields: dict[str, Any] = msgspec.to_builtins(event)
         events.emit(EventName(fields.pop("event")), **fields)
+
+    return tell
+
+
+def _keepsake_teller(events: EventLog) -> Callable[[str], None]:
+    def tell(problem: str) -> None:
+        events.emit(EventName.KEEPSAKE_PROBLEM, problem=problem)
 
     return tell
 

@@ -1,8 +1,8 @@
 """The control loop: whatever happens passes one inbox, is decided by the state, and is then performed.
 
 One event at a time and in order, also when performing brings about the next one; so there is a single writer and no
-lock.  Performing never waits: sending queues, storing queues, probing wakes a task.  Must not decide anything: that is
-:mod:`gateway.control.state`.
+lock.  Performing never waits: sending queues, storing queues, files are a thread's, probing wakes a task.  Must not
+decide anything: that is :mod:`gateway.control.state`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gateway import aio
 from gateway.control import inbox
 from gateway.control.inbox import Action, Event
 from gateway.control.ingest import Ingest
-from gateway.control.keepsake import Keepsake
+from gateway.control.keeper import Keeper
 from gateway.control.link import WorkerRef
 from gateway.control.probe import ProbeFailed
 from gateway.control.state import ControlState
@@ -56,7 +56,7 @@ class Tools:
     ingest: Ingest
     events: EventLog
     metrics: Metrics
-    keepsake: Keepsake
+    keeper: Keeper
     environ: Mapping[str, str]
     clock: Callable[[], float]
 
@@ -206,16 +206,9 @@ class ControlLoop:
     def _publish(self, snapshot: Snapshot) -> None:
         self._tools.metrics.models.allow(name for pool in snapshot.pools for name in pool.models)
         self._tools.metrics.models.allow(card.id for card in snapshot.cards)
-        self._keep(snapshot.generation)
+        self._tools.keeper.keep_fleet(snapshot.generation, self.state.fleet.remember())
         if self.outlet is not None:
             self.outlet.broadcast(NewSnapshot(snapshot=snapshot))
-
-    def _keep(self, generation: int) -> None:
-        keepsake = self._tools.keepsake
-        before = keepsake.problem
-        keepsake.keep_fleet(generation, self.state.fleet.remember())
-        if keepsake.problem != before:
-            self._tools.events.emit(EventName.KEEPSAKE_PROBLEM, problem=keepsake.problem)
 
     # --- watches --------------------------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from gateway.control import inbox
 from gateway.control.changes import runtime_changes
-from gateway.control.keepsake import Keepsake
+from gateway.control.keeper import Keeper
 from gateway.control.loop import ControlLoop
 from gateway.control.summary import summary_of
 from gateway.errors import ConfigError
@@ -46,7 +46,7 @@ class ControlOperations:
         *,
         history: History,
         events: EventLog,
-        keepsake: Keepsake,
+        keeper: Keeper,
         clock: Callable[[], float],
         wall: Callable[[], float],
         log_dropped: Callable[[], int] = lambda: 0,
@@ -57,7 +57,7 @@ class ControlOperations:
         self._installation = installation
         self._history = history
         self._events = events
-        self._keepsake = keepsake
+        self._keeper = keeper
         self._clock = clock
         self._wall = wall
         self._log_dropped = log_dropped
@@ -125,7 +125,8 @@ class ControlOperations:
                 return ConfigVerdict(applied=False, faults=faults)
             verdict = self._verdict(settings, applied=True)
             self._loop.post(inbox.ConfigRead(settings.runtime))
-            self._keepsake.keep_config(text)
+            self._keeper.keep_config(text)
+            await self._keeper.written()  # so that a control that dies now comes back with this configuration
             self._config_loaded_wall = self._wall()
             self._events.emit(
                 EventName.CONFIG_LOADED,

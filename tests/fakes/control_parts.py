@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gateway.control.ingest import Ingest
+from gateway.control.keeper import Keeper
 from gateway.control.keepsake import Keepsake
 from gateway.control.link import WorkerRef
 from gateway.control.loop import ControlLoop, Tools
@@ -20,6 +21,7 @@ from gateway.fleet import Fleet
 from gateway.settings import Pool
 from gateway.telemetry.bus import Bus
 from gateway.telemetry.eventlog import EventLog
+from gateway.telemetry.events import EventName
 from gateway.telemetry.logs import make_log
 from gateway.telemetry.metrics import Metrics
 from tests.fakes.fleets import runtime
@@ -88,6 +90,7 @@ class ControlParts:
         self.outlet = MemoryOutlet()
         self.keepsake = Keepsake(folder)
         self.events = EventLog(make_log(self.log, format="json", level="debug"), self.bus)
+        self.keeper = Keeper(self.keepsake, on_problem=self._keepsake_problem)
         self.clock = asyncio.get_running_loop().time
         generation, remembered = self.keepsake.fleet()
         fleet = Fleet(runtime(*pools, **given), generation=generation, now=self.clock(), remembered=remembered)
@@ -96,8 +99,16 @@ class ControlParts:
             ingest=Ingest(history=self.history, metrics=self.metrics, events=self.events),
             events=self.events,
             metrics=self.metrics,
-            keepsake=self.keepsake,
+            keeper=self.keeper,
             environ=environ or {},
             clock=self.clock,
         )
         self.loop = ControlLoop(ControlState(fleet, roster), tools, outlet=self.outlet)
+
+    def _keepsake_problem(self, problem: str) -> None:
+        self.events.emit(EventName.KEEPSAKE_PROBLEM, problem=problem)
+
+    async def close(self) -> None:
+        """End the loop, and have written what it left."""
+        await self.loop.close()
+        await self.keeper.close(timeout_s=10.0)

@@ -47,7 +47,7 @@ async def begun(parts: ControlParts) -> AsyncIterator[ControlParts]:
         await parts.loop.begin()
         yield parts
     finally:
-        await parts.loop.close()
+        await parts.close()
 
 
 async def test_the_first_thing_that_workers_hear_is_what_the_first_look_found(tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ async def test_an_engine_that_is_restarted_on_its_port_is_ejected_and_serves_aga
     async with listening(ProbedBackend(models=["new"]), port=port):
         await parts.outlet.until(lambda: parts.outlet.states == {"a": "serving"})
         assert parts.outlet.snapshots[-1].backends[0].models == ("new",)
-        await parts.loop.close()
+        await parts.close()
     reasons = [event["reason"] for event in parts.log.named("backend.state")]
     assert reasons[1].startswith("ejected: connection refused 3 times in ")
     assert reasons[2].startswith("serving again: /health answered 200 after ")

@@ -59,7 +59,7 @@ async def bench(folder: Path, *fakes: ProbedBackend) -> AsyncIterator[Bench]:
         installation,
         history=parts.history,
         events=parts.events,
-        keepsake=parts.keepsake,
+        keeper=parts.keeper,
         clock=parts.clock,
         wall=lambda: parts.clock() + 1000.0,
         log_dropped=lambda: 3,
@@ -68,7 +68,7 @@ async def bench(folder: Path, *fakes: ProbedBackend) -> AsyncIterator[Bench]:
         await parts.loop.begin()
         yield Bench(parts, operations, file)
     finally:
-        await parts.loop.close()
+        await parts.close()
 
 
 def work(parts: ControlParts) -> None:
