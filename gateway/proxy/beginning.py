@@ -10,39 +10,39 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gateway.core.routing.retry import aborted_before_a_token
-from gateway.core.stream.edit import split_events
+from gateway.core.stream.sse import has_field
 from gateway.core.stream.summary import StreamSummary
 
 
 class Beginning:
     """Owner of the whole events that wait; its owner bounds them by ``held_bytes``."""
 
-    __slots__ = ("_stopping", "_waiting", "aborted")
+    __slots__ = ("_fields", "_stopping", "_waiting", "aborted", "held_bytes")
 
     def __init__(self, *, stopping: bool) -> None:
         self._stopping = stopping
-        self._waiting = b""
+        self._waiting: list[bytes] = []
+        self._fields = False  # something else than comments waits
         self.aborted = False
-
-    @property
-    def held_bytes(self) -> int:
-        """How much waits."""
-        return len(self._waiting)
+        self.held_bytes = 0
 
     def take(self, events: bytes, so_far: Callable[[], StreamSummary]) -> bytes:
         """Take whole events; returns everything that may go now, b"" while the client should have nothing.
 
         ``so_far`` gives what the tap has seen, ``events`` included.
         """
-        events = self._waiting + events
-        self._waiting = b""
-        if self._must_wait(events, so_far):
-            self._waiting = events
+        self._waiting.append(events)
+        self.held_bytes += len(events)
+        self._fields = self._fields or has_field(events)
+        if self._must_wait(so_far):
             return b""
-        return events
+        released = b"".join(self._waiting)
+        self._waiting.clear()
+        self.held_bytes = 0
+        return released
 
-    def _must_wait(self, events: bytes, so_far: Callable[[], StreamSummary]) -> bool:
-        if all(event.startswith(b":") for event in split_events(events)):
+    def _must_wait(self, so_far: Callable[[], StreamSummary]) -> bool:
+        if not self._fields:
             return True
         if not self._stopping:
             return False

@@ -25,6 +25,7 @@ from gateway.core.stream.http1 import (
     ends_event,
 )
 from gateway.core.stream.pace import PaceReport
+from gateway.core.stream.sse import has_field
 from gateway.core.stream.summary import Dialect, Ending, Flag, StreamSummary
 from gateway.core.stream.tap import Tap
 from gateway.core.stream.whole import WholeEvents
@@ -164,7 +165,7 @@ class StreamRelay:
             return
         if payloads:
             self._pass_on(payloads, body.raw, now)
-        if not payloads or not all(payload.startswith(b":") for payload in payloads):
+        if not payloads or any(map(has_field, payloads)):
             self.last_byte_at = now  # a comment is no sign of the engine's life, only of its front end's
         held = bool(self._events.rest_bytes or self._edit.held or body.held_bytes)
         self._note_hold(now, held=held)

@@ -40,8 +40,7 @@ class TapQueue:
     def read(self, payloads: list[bytes], now: float) -> None:
         """Have the tap read body bytes that came at ``now``, after what waits."""
         self.run()
-        for payload in payloads:
-            self._tap.feed(payload, now)
+        self._tap.feed(payloads[0] if len(payloads) == 1 else b"".join(payloads), now)
 
     def so_far(self) -> StreamSummary:
         """What has been measured up to now; the stream goes on."""

@@ -307,6 +307,23 @@ async def test_comments_for_ever_are_no_sign_of_life() -> None:
         assert 120 <= record.total_s < 131
 
 
+@pytest.mark.looptime
+async def test_events_that_begin_with_a_comment_line_are_signs_of_life() -> None:
+    async with ScriptedBackend() as backend, running_worker(idle_s=100_000) as worker:
+        worker.serve([backend_view(backend.url)], policy=WorkerPolicy(timers=TimerPolicy(stall_s=120)))
+        gates = [asyncio.Event() for _ in range(40)]
+        pieces = [piece for gate in gates for piece in (gate, chunk(b": ping\n" + HELLO))]
+        backend.add(Script((HEAD, chunk(b": ping\n" + ROLE), *pieces, chunk(STOP + DONE) + b"0\r\n\r\n")))
+        async with raw_client(worker.port) as client:
+            await client.post(REQUEST)
+            await client.until(ROLE)
+            for gate in gates:
+                await asyncio.sleep(10)
+                gate.set()
+            await client.answer(timeout_s=10_000)
+        assert (await worker.record()).outcome is Outcome.OK
+
+
 async def test_the_gateway_s_own_key_being_refused_is_not_the_client_s_401() -> None:
     async with ScriptedBackend() as backend, running_worker() as worker:
         worker.serve([backend_view(backend.url)])

@@ -9,12 +9,14 @@ data, and must not hold more than one event of bounded size.
 
 from __future__ import annotations
 
+import re
 from typing import Final, TypeAlias
 
 # Name ("" where the event has none) and data.
 Event: TypeAlias = tuple[str, bytes]
 
 _BOM: Final = b"\xef\xbb\xbf"
+_FIELD: Final = re.compile(rb"(?:\A|[\r\n])[^:\r\n]")
 
 # A beginning up to this size is put before the next piece and cut again: cheaper than line by line.  Above it that
 # would cost the square of an event's length when it comes in crumbs.
@@ -200,6 +202,11 @@ class EventFramer:
         self._name = ""
         self._size = 0
         self._skipping = False
+
+
+def has_field(data: bytes) -> bool:
+    """Whether a line of ``data``, which begins with a line, is a field: neither a comment nor blank."""
+    return _FIELD.search(data) is not None
 
 
 def _is_nothing(block: bytes) -> bool:

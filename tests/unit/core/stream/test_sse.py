@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.core.stream.sse import Event, EventFramer
+from gateway.core.stream.sse import Event, EventFramer, has_field
 
 LIMIT = 1000
 
@@ -172,3 +172,13 @@ def test_a_large_event_in_crumbs_is_put_together() -> None:
     data = b"data: 1\n\ndata: " + payload + b"\n\n"
     events = [event for start in range(0, len(data), 100) for event in framer.feed(data[start : start + 100])]
     assert events == [("", b"1"), ("", payload)]
+
+
+@pytest.mark.parametrize("data", [b"", b"\n\n", b": a\n\n", b":\r\n\r\n", b": a\n: data: 1\n\n\n: b\r\r"])
+def test_comments_and_blank_lines_are_no_fields(data: bytes) -> None:
+    assert not has_field(data)
+
+
+@pytest.mark.parametrize("data", [b"data", b": a\ndata: 1\n\n", b": a\r\n\r\nid: 1", b"\n\n\nx", b": a\rdata:1\r\r"])
+def test_a_field_is_found_behind_comments(data: bytes) -> None:
+    assert has_field(data)
