@@ -132,6 +132,7 @@ def _circumstances(record: RequestRecord, screen: Screen) -> None:
     own, held, blocked = (words.millis(value) for value in (record.gateway_s, record.hold_max_s, record.blocked_s))
     screen.pair("gateway", f"own share {own} ms, held at most {held} ms, client blocked {blocked} ms")
     if record.error_code:
-        screen.pair("error", Piece(record.error_code, "bad"))
+        reason = f": {record.error_reason}" if record.error_reason else ""
+        screen.pair("error", Piece(f"{record.error_code}{reason}", "bad"))
     if record.summary is not None and (error := record.summary.error) is not None:
         screen.pair("in the answer", Piece(" ".join(filter(None, (error.type, error.code))), "bad"))
