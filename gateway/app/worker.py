@@ -37,6 +37,12 @@ SWEEP_S = 1.0
 FIRST_REQUEST_S = 1.0
 """How long a stop waits for the first request of a connection that was accepted before it: some round trips."""
 
+LAST_ANSWERS_S = 0.25
+"""How long answers that have just been ended may take to be written; whoever has not even sent its request is cut off.
+
+Waited for twice at worst, then ``LAST_RECORDS_S``: together well within what the supervisor grants a hurried stop.
+"""
+
 LAST_RECORDS_S = 1.0
 
 
@@ -127,7 +133,7 @@ class WorkerShell:
                 await self._desk.quiet.wait()
         self._patience = None
         self._pipeline.end_all()
-        await self._server.shutdown(LAST_RECORDS_S)
+        await self._server.shutdown(LAST_ANSWERS_S)
         await self._link.close(timeout_s=LAST_RECORDS_S)
         self._upstreams.close()
         await self._nursery.close()

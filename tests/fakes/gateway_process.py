@@ -202,10 +202,10 @@ class GatewayProcess:
             pass
         found = self.events(name, after=after, **fields)
         if not found:
-            raise AssertionError(f"no {name} {fields} in {self._told_since(after)}")
+            raise AssertionError(f"no {name} {fields} in {self.told_since(after)}")
         return found[0]
 
-    def _told_since(self, after: int) -> str:
+    def told_since(self, after: int) -> str:
         """The log for people: without settled requests, and with what is no JSON (an operator's fault, a crash)."""
         other = [event for event in self.log[after:] if event["event"] != "request.settled"]
         plain = [line for line in self.raw.decode(errors="replace").splitlines() if not line.startswith("{")]

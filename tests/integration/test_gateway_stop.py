@@ -123,8 +123,9 @@ async def test_at_the_deadline_what_is_left_ends_readably_and_is_recorded(tmp_pa
         async with asyncio.TaskGroup() as asking:
             for asked in streams:
                 asking.create_task(ask(running.clients, asked))
-            slow = asking.create_task(uploading(running))
+            upload = asking.create_task(uploading(running, begun := asyncio.Event()))
             await running.until(lambda: all(asked.head_at for asked in streams), "every stream has begun")
+            await begun.wait()
             began = asyncio.get_running_loop().time()
             running.signal(signal.SIGTERM)
         assert await running.exit() == 0
@@ -132,18 +133,22 @@ async def test_at_the_deadline_what_is_left_ends_readably_and_is_recorded(tmp_pa
         print(f"ended {took_s:.2f} s after the signal, with a deadline of 0.5 s")  # noqa: T201
         assert took_s < 0.5 + AT_ONCE_S
         assert all(ended_readably(asked) for asked in streams), streams
-        assert slow.result() in {b"", b"HTTP/1.1 503"}
+        assert upload.result() in {b"", b"HTTP/1.1 503"}
         outcomes = settled(running)
+        assert outcomes.keys() >= {asked.request_id for asked in streams}, running.told_since(0)
         assert {outcomes.pop(asked.request_id) for asked in streams} == {"shutdown"}
-        assert outcomes == {"slow-upload": "shutdown"}
+        assert outcomes == {"upload": "shutdown"}
         assert running.left() == []
 
 
-async def uploading(running: GatewayProcess) -> bytes:
+async def uploading(running: GatewayProcess, begun: asyncio.Event) -> bytes:
     """Begin a request whose body never comes whole; the first bytes of what is said about that."""
     head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: g\r\nContent-Type: application/json\r\n"
     async with connection(running.clients) as client:
-        await client.send(head + b"X-Request-Id: slow-upload\r\nContent-Length: 1000\r\n\r\n{")
+        await client.send(head + b"X-Request-Id: upload\r\nContent-Length: 9\r\nExpect: 100-continue\r\n\r\n")
+        assert await client.reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+        begun.set()
+        await client.send(b"{")
         with suppress(ConnectionResetError):
             return (await client.reader.read(1000))[:12]
     return b""
@@ -155,7 +160,9 @@ async def test_a_second_signal_waits_for_nobody(tmp_path: Path) -> None:
         async with asyncio.TaskGroup() as asking:
             for asked in streams:
                 asking.create_task(ask(running.clients, asked))
+            asking.create_task(uploading(running, begun := asyncio.Event()))
             await running.until(lambda: all(asked.head_at for asked in streams), "every stream has begun")
+            await begun.wait()
             after = running.now
             running.signal(signal.SIGINT)
             await running.event("supervisor.announced", after=after, notice="stopping")
@@ -166,7 +173,7 @@ async def test_a_second_signal_waits_for_nobody(tmp_path: Path) -> None:
         print(f"ended {took_s:.2f} s after the second signal")  # noqa: T201
         assert took_s < AT_ONCE_S
         assert all(ended_readably(asked) for asked in streams), streams
-        assert set(settled(running).values()) == {"shutdown"}
+        assert settled(running) == dict.fromkeys([*(asked.request_id for asked in streams), "upload"], "shutdown")
         assert running.left() == []
 
 

@@ -124,7 +124,7 @@ class SupervisionPolicy:
     drain_s: float = 30.0
     control_stop_s: float = 3.0
     grace_s: float = 5.0
-    hurry_s: float = 1.0
+    hurry_s: float = 3.0
 
 
 # --- what may happen ----------------------------------------------------------------------------------------------

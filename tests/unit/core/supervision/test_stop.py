@@ -14,14 +14,17 @@ from gateway.core.supervision.state import (
     Phase,
     Spawn,
     StopAsked,
+    SupervisionPolicy,
     Tell,
 )
 from gateway.core.tether import Stop
 from tests.fakes.supervision_story import Story, worker
 
+HURRY_S = 1.0
+
 
 def draining(workers: int = 1) -> Story:
-    story = Story(workers=workers)
+    story = Story(workers=workers, policy=SupervisionPolicy(hurry_s=HURRY_S))
     story.all_ready()
     story.happens(StopAsked())
     story.happens(ListenersClosed())
@@ -87,7 +90,7 @@ def test_a_worker_beyond_its_deadline_and_grace_is_killed_and_the_exit_code_says
 def test_the_next_tick_is_due_when_a_patience_ends() -> None:
     story = draining()
     story.happens(StopAsked())
-    assert story.due_in() == 1.0
+    assert story.due_in() == HURRY_S
 
 
 def test_a_worker_that_crashes_on_the_way_out_is_not_replaced() -> None:
