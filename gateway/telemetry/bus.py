@@ -26,14 +26,15 @@ class Bus:
     def __init__(self, *, first_id: int = 1, kept: int = DEFAULT_KEPT) -> None:
         self._items: deque[FeedItem] = deque(maxlen=kept)
         self._next_id = first_id
-        self._news = asyncio.Event()
+        self._news: asyncio.Event | None = None  # there while somebody waits
 
     def publish(self, name: str, data: bytes) -> None:
         """Add an event; ``data`` is JSON text.  Wakes every waiting reader; never blocks."""
         self._items.append(FeedItem(id=self._next_id, name=name, data=data))
         self._next_id += 1
-        self._news.set()
-        self._news = asyncio.Event()
+        if self._news is not None:
+            self._news.set()
+            self._news = None
 
     def since(self, last_id: int) -> list[FeedItem]:
         """Kept events newer than ``last_id``; all of them when that number has never been given out."""
@@ -53,6 +54,7 @@ class Bus:
         try:
             async with asyncio.timeout(timeout_s):
                 while not (found := self.since(last_id)):
+                    self._news = self._news or asyncio.Event()
                     await self._news.wait()
                 return found
         except TimeoutError:

@@ -12,7 +12,7 @@ from enum import StrEnum
 
 
 class Level(StrEnum):
-    """How urgent an event is."""
+    """How urgent an event is, the least first."""
 
     DEBUG = "debug"
     INFO = "info"

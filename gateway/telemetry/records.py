@@ -12,7 +12,7 @@ import traceback
 from dataclasses import dataclass
 from typing import Final
 
-from gateway.telemetry.eventspec import EventName
+from gateway.telemetry.eventspec import EventName, Level
 
 MAX_MESSAGE_CHARS: Final = 500
 """How much of a library's message is kept."""
@@ -28,9 +28,9 @@ _STANDARD_FIELDS: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """An event to be logged: level of the standard library, name, fields."""
+    """An event to be logged."""
 
-    level: int
+    level: Level
     name: str
     fields: dict[str, object]
 
@@ -41,7 +41,7 @@ def told(record: logging.LogRecord) -> Told | None:
     if record.exc_info and record.exc_info[1] is not None:
         fields |= told_exception(record.exc_info[1])
     if record.name.split(".", 1)[0] == _OURS:
-        return Told(record.levelno, record.getMessage(), fields)
+        return Told(level_of(record.levelno), record.getMessage(), fields)
     if record.levelno < logging.WARNING:
         return None
     message: dict[str, object] = {
@@ -51,7 +51,16 @@ def told(record: logging.LogRecord) -> Told | None:
     }
     if fields:
         message["details"] = fields
-    return Told(logging.WARNING, EventName.LIBRARY_MESSAGE.value, message)
+    return Told(Level.WARNING, EventName.LIBRARY_MESSAGE.value, message)
+
+
+def level_of(number: int) -> Level:
+    """The level that a number of the standard library stands for."""
+    if number >= logging.ERROR:
+        return Level.ERROR
+    if number >= logging.WARNING:
+        return Level.WARNING
+    return Level.INFO if number >= logging.INFO else Level.DEBUG
 
 
 def told_exception(error: BaseException) -> dict[str, str]:

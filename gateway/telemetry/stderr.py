@@ -11,12 +11,10 @@ import logging
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
-import msgspec
-
-from gateway.telemetry.eventspec import EventName
+from gateway.telemetry.eventspec import EventName, Level
+from gateway.telemetry.lines import encode_fields, json_line, timestamp
 from gateway.telemetry.records import Told, told
 from gateway.telemetry.writer import LineSink, LogWriter
 
@@ -31,7 +29,7 @@ class EventLines(logging.Handler):
         super().__init__()
         self._sink = sink
         self._process = process
-        self._render = _for_people if form == "console" else _json_line
+        self._for_people = form == "console"
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write the record's line, if it is worth one."""
@@ -40,22 +38,15 @@ class EventLines(logging.Handler):
 
     def line(self, event: Told, *, at_wall: float) -> bytes:
         """The line of an event, without its newline."""
-        head = {
-            "ts": datetime.fromtimestamp(at_wall, tz=UTC).isoformat().replace("+00:00", "Z"),
-            "level": logging.getLevelName(event.level).lower(),
-            "event": event.name,
-            "process": self._process,
-        }
-        return self._render(head | event.fields)
+        fields = {"process": self._process} | event.fields
+        if self._for_people:
+            return _line_for_people(event, fields, at_wall=at_wall)
+        return json_line(event.level, event.name, encode_fields(fields), at_wall=at_wall)
 
 
-def _json_line(event: dict[str, Any]) -> bytes:
-    return msgspec.json.encode(event, enc_hook=str)
-
-
-def _for_people(event: dict[str, Any]) -> bytes:
-    fields = "".join(f"  {key}={value}" for key, value in event.items() if key not in {"ts", "level", "event"})
-    text = f"{event['ts'][11:23]} {event['level']:7} {event['event']}{fields}"
+def _line_for_people(event: Told, fields: dict[str, object], *, at_wall: float) -> bytes:
+    told_fields = "".join(f"  {key}={value}" for key, value in fields.items())
+    text = f"{timestamp(at_wall)[11:23]} {event.level:7} {event.name}{told_fields}"
     if not text.isprintable():
         text = text.encode("unicode_escape").decode("ascii")
     return text.encode("utf-8", "backslashreplace")
@@ -67,7 +58,7 @@ def stderr_logging(*, process: str, form: str, level: str, fd: int = STDERR_FD) 
     root = logging.getLogger()
 
     def told_drops(count: int) -> bytes:
-        return handler.line(Told(logging.WARNING, EventName.LOG_DROPPED.value, {"count": count}), at_wall=time.time())
+        return handler.line(Told(Level.WARNING, EventName.LOG_DROPPED.value, {"count": count}), at_wall=time.time())
 
     writer = LogWriter(fd, told_drops=told_drops)
     handler = EventLines(writer, process=process, form=form)

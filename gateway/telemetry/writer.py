@@ -7,7 +7,6 @@ broken loses its lines, counted, and nothing else happens.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import queue
 import select
@@ -36,7 +35,8 @@ class LogWriter:
     def __init__(self, fd: int, *, told_drops: Callable[[int], bytes], queue_lines: int = QUEUE_LINES) -> None:
         self._fd = fd
         self._told_drops = told_drops
-        self._lines: queue.Queue[bytes | None] = queue.Queue(maxsize=queue_lines)
+        self._lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._queue_lines = queue_lines
         self._counting = threading.Lock()
         self._dropped = 0
         self._untold = 0
@@ -51,16 +51,15 @@ class LogWriter:
 
     def write(self, line: bytes) -> None:
         """Queue ``line`` (without its newline); returns at once, from any thread."""
-        try:
-            self._lines.put_nowait(line)
-        except queue.Full:
+        if self._lines.qsize() < self._queue_lines:
+            self._lines.put(line)
+        else:
             self._lost(1)
 
     def close(self, *, timeout_s: float = 1.0) -> None:
         """Write what waits, at most ``timeout_s``; what is left then is lost, and the descriptor no longer used."""
         deadline = time.monotonic() + timeout_s
-        with contextlib.suppress(queue.Full):
-            self._lines.put(None, timeout=timeout_s)
+        self._lines.put(None)
         self._thread.join(timeout=max(0.0, deadline - time.monotonic()))
         self._given_up = True
 

@@ -13,8 +13,9 @@ import pytest
 
 from gateway.telemetry.bus import Bus
 from gateway.telemetry.eventlog import EventLog
-from gateway.telemetry.events import EventName
-from gateway.telemetry.logs import LibraryHandler, make_log, open_writer
+from gateway.telemetry.events import EventName, Level
+from gateway.telemetry.lines import encode_fields
+from gateway.telemetry.logs import Form, LibraryHandler, make_log, open_writer
 
 NASTY = 'a\nb\r\x1b[31m"quoted" \u2028 ü'
 
@@ -26,7 +27,8 @@ class Lines(list[bytes]):
 
 def test_a_json_line_is_one_object_with_time_level_and_event_first() -> None:
     lines = Lines()
-    make_log(lines, format="json", level="info").warning("backend.state", backend="a", reason=NASTY, models=("x",))
+    fields = {"backend": "a", "reason": NASTY, "models": ("x",)}
+    make_log(lines, format="json", level="info").tell(Level.WARNING, "backend.state", fields)
     event = json.loads(lines[0])
     assert list(event)[:3] == ["ts", "level", "event"]
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z", event.pop("ts"))
@@ -36,7 +38,8 @@ def test_a_json_line_is_one_object_with_time_level_and_event_first() -> None:
 
 def test_a_console_line_is_one_line_whatever_stands_in_it() -> None:
     lines = Lines()
-    make_log(lines, format="console", level="info").warning("backend.state", reason=NASTY, faults=(NASTY,))
+    fields = {"reason": NASTY, "faults": (NASTY,)}
+    make_log(lines, format="console", level="info").tell(Level.WARNING, "backend.state", fields)
     assert len(lines[0].decode().splitlines()) == 1
     assert b"\x1b" not in lines[0]
 
@@ -44,18 +47,35 @@ def test_a_console_line_is_one_line_whatever_stands_in_it() -> None:
 def test_what_cannot_be_encoded_is_still_told() -> None:
     for format in ("json", "console"):
         lines = Lines()
-        make_log(lines, format=format, level="info").info("x", error=ValueError("v"), odd=object)
+        fields = {"error": ValueError("v"), "odd": object}
+        make_log(lines, format=format, level="info").tell(Level.INFO, "x", fields)
         assert len(lines) == 1
 
 
-def test_less_severe_events_than_asked_for_are_left_out() -> None:
+def test_a_line_is_stamped_with_the_time_of_its_telling() -> None:
     lines = Lines()
-    log = make_log(lines, format="json", level="warning")
-    log.debug("a")
-    log.info("b")
-    log.warning("c")
-    log.error("d")
-    assert [json.loads(line)["event"] for line in lines] == ["c", "d"]
+    log = make_log(lines, format="json", level="info", now_wall=lambda: 1_790_000_000.25)
+    log.tell(Level.INFO, "control.stopped", {})
+    assert lines == [b'{"ts":"2026-09-21T14:13:20.250000Z","level":"info","event":"control.stopped"}']
+
+
+def test_fields_that_were_encoded_already_are_told_as_they_are() -> None:
+    lines = Lines()
+    log = make_log(lines, format="json", level="info", now_wall=lambda: 0.0)
+    log.tell(Level.INFO, "x", {"a": 1, "b": NASTY})
+    log.tell(Level.INFO, "x", {}, data=encode_fields({"a": 1, "b": NASTY}))
+    assert lines[0] == lines[1]
+
+
+@pytest.mark.parametrize("format", ["json", "console"])
+def test_less_severe_events_than_asked_for_are_left_out(format: Form) -> None:
+    lines = Lines()
+    log = make_log(lines, format=format, level="warning")
+    for level in Level:
+        log.tell(level, level.value, {})
+    assert len(lines) == 2
+    assert b"warning" in lines[0]
+    assert b"error" in lines[1]
 
 
 def test_an_event_goes_to_the_log_at_its_level_and_to_the_live_feed() -> None:
