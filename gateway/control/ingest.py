@@ -29,4 +29,4 @@ class Ingest:
         self._history.add(records)
         self._metrics.settled(records)
         for record in records:
-            self._events.emit(EventName.REQUEST_SETTLED, **settled_event(record))
+            self._events.tell(EventName.REQUEST_SETTLED, settled_event(record))

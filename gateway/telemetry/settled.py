@@ -6,7 +6,8 @@ instants of a worker's clock are not told, since they mean nothing outside it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Final
 
@@ -106,38 +107,63 @@ SETTLED_FIELDS: Final[Mapping[str, str]] = MappingProxyType({**_RECORD, **_SUMMA
 MAX_TEXT_CHARS: Final = 256
 
 
+class _Part:
+    """The fields of one struct; all of them are read in one go, since there are dozens for each request."""
+
+    def __init__(self, fields: Iterable[str], *, prefix: str = "") -> None:
+        self._names = tuple(fields)
+        self._values = attrgetter(*(name.removeprefix(prefix) for name in self._names))
+
+    def known(self, part: object) -> dict[str, object]:
+        """What is known of ``part``, by the names of the event."""
+        values = self._values(part)
+        try:
+            # :func:`_told` without its calls, and with a rounding that costs a third of round(value, 6).
+            return {
+                name: round(value * 1e6) / 1e6
+                if type(value) is float
+                else value[:MAX_TEXT_CHARS]
+                if type(value) is str
+                else value
+                for name, value in zip(self._names, values, strict=True)
+                if value or value == 0
+            }
+        except (OverflowError, ValueError):  # a number without measure: an engine may tell of anything
+            return {name: _told(value) for name, value in zip(self._names, values, strict=True) if value or value == 0}
+
+
+def _told(value: object) -> object:
+    """A value that is known, as it is told; 0 and False are worth telling, None, "" and () are not known."""
+    match value:
+        case float():
+            return round(value, 6)
+        case str():
+            return value[:MAX_TEXT_CHARS]  # a client may ask for a model of any length
+        case _:
+            return value
+
+
+_OF_RECORD: Final = _Part(_RECORD)
+_OF_SUMMARY: Final = _Part(_SUMMARY)
+_OF_ENGINE: Final = _Part(_ENGINE, prefix="engine_")
+_OF_ERROR: Final = _Part(_ERROR, prefix="engine_error_")
+
+
 def settled_event(record: RequestRecord) -> dict[str, object]:
     """``record`` as one flat object; times to the microsecond, text cut; None, "" and () are left out."""
-    event = _known(record, _RECORD)
+    event = _OF_RECORD.known(record)
     if record.summary is not None:
-        event |= _summarised(record.summary)
+        _add_summary(event, record.summary)
     return event
 
 
-def _summarised(summary: StreamSummary) -> dict[str, object]:
-    event = _known(summary, _SUMMARY)
+def _add_summary(event: dict[str, object], summary: StreamSummary) -> None:
+    event |= _OF_SUMMARY.known(summary)
     if summary.window_start is not None and summary.window_end is not None:
         event["decode_window_s"] = round(summary.window_end - summary.window_start, 6)
     if (skew := decode_skew(summary)) is not None:
         event["decode_skew"] = round(skew, 6)
     if summary.engine is not None:
-        event |= _known(summary.engine, _ENGINE, prefix="engine_")
+        event |= _OF_ENGINE.known(summary.engine)
     if summary.error is not None:
-        event |= _known(summary.error, _ERROR, prefix="engine_error_")
-    return event
-
-
-def _known(part: object, fields: Mapping[str, str], *, prefix: str = "") -> dict[str, object]:
-    event: dict[str, object] = {}
-    for name in fields:
-        value = getattr(part, name.removeprefix(prefix))
-        if value is None or value in {"", ()}:  # 0 and False are worth telling
-            continue
-        match value:
-            case float():
-                event[name] = round(value, 6)
-            case str():
-                event[name] = value[:MAX_TEXT_CHARS]  # a client may ask for a model of any length
-            case _:
-                event[name] = value
-    return event
+        event |= _OF_ERROR.known(summary.error)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gateway.core.link.messages import RequestRecord
 from gateway.core.stream.summary import Ending, EngineError, EngineMetrics, Exactness, Flag, Outcome, StreamSummary
@@ -69,6 +73,23 @@ def test_what_is_not_known_is_left_out_and_zero_is_told() -> None:
 
 def test_times_are_told_to_the_microsecond() -> None:
     assert settled_event(msgspec.structs.replace(LEAST, ttft_s=0.1234567891))["ttft_s"] == 0.123457
+
+
+@given(st.floats(min_value=0, max_value=4e9))
+def test_times_are_rounded_to_the_nearest_microsecond(value: float) -> None:
+    told = settled_event(msgspec.structs.replace(LEAST, ttft_s=value))["ttft_s"]
+    assert told == pytest.approx(round(value, 6), abs=1.01e-6 if value < 1e3 else value * 1e-12)
+    assert len(repr(told).partition(".")[2]) <= 7
+
+
+@pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan, 1e308])
+def test_a_number_without_measure_is_told_as_it_is_and_the_rest_as_ever(value: float) -> None:
+    engine = EngineMetrics(mean_itl_ms=value, queue_time_ms=0.12345678)
+    record = msgspec.structs.replace(LEAST, model="m" * 300, summary=StreamSummary(engine=engine))
+    event = settled_event(record)
+    assert event["engine_mean_itl_ms"] == pytest.approx(value, nan_ok=True)
+    assert event["engine_queue_time_ms"] == 0.123457
+    assert "engine_spec_tokens" not in event
 
 
 def test_the_decode_window_is_told_as_a_duration() -> None:
