@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import cache
 from typing import Final, Protocol
 
 import msgspec
@@ -19,7 +20,7 @@ from gateway.core.stream.pace import PaceReport
 USAGE_NEEDLES: Final = (b'"choices":[]', b'"choices": []')
 FINISH_NEEDLES: Final = (b'"finish_reason":"', b'"finish_reason": "')
 DONE_NEEDLE: Final = b"[DONE]"
-_BLANK: Final = re.compile(rb"\n\n|\n\r\n|\r\r")
+_BLANK: Final = re.compile(rb"(?:\n\n|\n\r\n|\r\r)[\r\n]*+")
 
 
 class Edit(Protocol):
@@ -107,7 +108,8 @@ class ReportInUsage:
 
     def apply(self, events: bytes, report: Callable[[], PaceReport]) -> bytes:
         """The usage event with ``usage.pacekeeper``, all else as it came."""
-        return b"".join(_with_report(event, report()) if is_usage(event) else event for event in split_events(events))
+        once = cache(report)  # all of one read is of one instant
+        return b"".join(_with_report(event, once()) if is_usage(event) else event for event in split_events(events))
 
 
 class ReportAsEvent:
@@ -140,9 +142,10 @@ class ReportAsEvent:
     def apply(self, events: bytes, report: Callable[[], PaceReport]) -> bytes:
         """Everything, with the report before the end marker."""
         out: list[bytes] = []
+        once = cache(report)  # all of one read is of one instant
         for event in split_events(self._first.apply(events, report)):
             if event_data(event) == DONE_NEEDLE:
-                out.append(b"data: " + msgspec.json.encode(_ReportChunk.of(self._head, report())) + b"\n\n")
+                out.append(b"data: " + msgspec.json.encode(_ReportChunk.of(self._head, once())) + b"\n\n")
             out.append(event)
         return b"".join(out)
 
@@ -173,7 +176,7 @@ class _UsageProbe(msgspec.Struct, frozen=True):
 
 
 def split_events(events: bytes) -> list[bytes]:
-    """Cut whole events apart, each with its blank line; the pieces join to the input.
+    """Cut whole events apart, each with its blank lines; the pieces join to the input.
 
     Looks at each byte once: a relay on the way that collects a stream makes one read of thousands of events.
     """
@@ -198,6 +201,8 @@ def event_data(event: bytes) -> bytes:
 
 def is_usage(event: bytes) -> bool:
     """Whether this is a usage event: a ``usage`` object and ``choices`` that is empty."""
+    if b'"usage"' not in event:
+        return False
     try:
         probe = _USAGE_PROBE.decode(event_data(event))
     except UNREADABLE:

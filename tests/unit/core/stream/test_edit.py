@@ -160,6 +160,26 @@ def test_an_event_nested_beyond_reason_goes_by_as_it_is(edit: UsageStripped | Re
     assert with_report_in_usage(DEEP, REPORT) == DEEP
 
 
+@pytest.mark.parametrize("blank", [b"\n", b"\r\n", b"\r"])
+def test_blank_lines_without_number_are_no_pieces(blank: bytes) -> None:
+    many = blank * 1_000_000
+    assert split_events(DELTA + many + USAGE + many + DONE) == [DELTA + many, USAGE + many, DONE]
+    edit = UsageStripped()
+    assert edit.apply(many + FINISH + many + USAGE + many + DONE, report) == many + FINISH + many + DONE
+
+
+def test_the_numbers_of_one_read_are_made_once() -> None:
+    made: list[PaceReport] = []
+
+    def count() -> PaceReport:
+        made.append(REPORT)
+        return REPORT
+
+    ReportInUsage().apply(USAGE * 100, count)
+    ReportAsEvent(Untouched()).apply(DONE * 100, count)
+    assert len(made) == 2
+
+
 def test_an_unfinished_event_is_a_piece_of_its_own() -> None:
     assert split_events(DONE + b"data: x") == [DONE, b"data: x"]
     assert event_data(b"data: x") == b"x"
