@@ -1,0 +1,80 @@
+"""What an answer carries only when it was asked for: token ids, logprobs, per-request metrics.
+
+Pure.  The simulator has no vocabulary and no probabilities: ids and logprobs are made up from a token's text, so that
+they are stable and of the right shape, and mean nothing.
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Iterable, Sequence
+
+from gateway.simulator.shapes import quote
+
+
+def token_id(text: str) -> int:
+    """Return a stable made-up id for a token's text (the simulator has no vocabulary)."""
+    return 10 + zlib.crc32(text.encode()) % 150_000
+
+
+def ids_json(ids: Iterable[int]) -> bytes:
+    """Return token ids as a JSON array."""
+    return b"[" + b",".join(b"%d" % one for one in ids) + b"]"
+
+
+def logprob_of(text: str, *, rank: int) -> float:
+    """Return a made-up log probability: below 0, lower for each ``rank`` (0 is the chosen token)."""
+    return -(zlib.crc32(text.encode()) % 1000) / 2000 - 2.0 * rank - 0.001
+
+
+def _alternatives(text: str, top: int) -> list[str]:
+    return [text, *(f"{text}{rank}" for rank in range(1, top))][:top]
+
+
+def chat_logprobs(texts: Iterable[str], *, top: int) -> bytes:
+    """Return the logprobs object of chat for these tokens with ``top`` alternatives each."""
+    content = []
+    for text in texts:
+        entry = _chat_logprob(text, rank=0)
+        tops = [_chat_logprob(other, rank=rank) for rank, other in enumerate(_alternatives(text, top))]
+        content.append(entry | {"top_logprobs": tops})
+    return quote({"content": content})
+
+
+def _chat_logprob(text: str, *, rank: int) -> dict[str, object]:
+    return {"token": text, "logprob": logprob_of(text, rank=rank), "bytes": list(text.encode())}
+
+
+def completions_logprobs(texts: Sequence[str], *, offset: int, top: int) -> bytes:
+    """Return the logprobs object of completions; ``offset`` is how many characters came before."""
+    offsets = [offset + sum(len(text) for text in texts[:index]) for index in range(len(texts))]
+    tops = [
+        {other: logprob_of(other, rank=rank) for rank, other in enumerate(_alternatives(text, top))} for text in texts
+    ]
+    return quote(
+        {
+            "text_offset": offsets,
+            "token_logprobs": [logprob_of(text, rank=0) for text in texts],
+            "tokens": list(texts),
+            "top_logprobs": tops,
+        }
+    )
+
+
+def metrics_json(*, first_token_s: float, generation_s: float, queue_s: float, tokens: int, whole: bool) -> bytes:
+    """Return the per-request ``metrics``: vLLM counts ``first_token_s`` from scheduling, the rate with prefill.
+
+    mean_itl = generation / (tokens - 1); tokens_per_second = tokens / (first token + generation).
+    """
+    itl_s = generation_s / (tokens - 1) if tokens > 1 else 0.0
+    span_s = first_token_s + generation_s
+    rate = tokens / span_s if span_s > 0 and math.isfinite(span_s) else 0.0
+    values: dict[str, object] = {
+        "time_to_first_token_ms": first_token_s * 1000,
+        "generation_time_ms": generation_s * 1000,
+        "queue_time_ms": queue_s * 1000,
+        "mean_itl_ms": itl_s * 1000,
+        "tokens_per_second": rate,
+    }
+    return quote(values | {"speculative_decoding": None} if whole else values)

@@ -1,0 +1,248 @@
+"""The HTTP face: which path answers what, requests into the engine, its emissions out to the clients.
+
+Shell.  Owner of the answers in progress.  Its mood (serving, draining, dead) is set by the process around it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from email.utils import formatdate
+from enum import StrEnum
+from typing import Final
+
+from gateway.simulator import refusals
+from gateway.simulator.answer import Answer, Manners
+from gateway.simulator.asked import Asked, Limits, read_chat, read_completions
+from gateway.simulator.desk import Desk
+from gateway.simulator.driver import Engine
+from gateway.simulator.exposition import Page
+from gateway.simulator.ids import Ids
+from gateway.simulator.pages import models_page, token_page
+from gateway.simulator.refusals import Refused
+from gateway.simulator.request import EngineDead, QueueFull, SimRequest
+from gateway.simulator.shapes import Form, Identity
+from gateway.simulator.spec import ServerSpec
+from gateway.simulator.wire import Connection, Request
+
+_JSON: Final = b"application/json"
+_METRICS: Final = b"text/plain; version=1.0.0; charset=utf-8"
+_VARY: Final = b"vary: Origin\r\n"
+_ROUTES: Final = {
+    "/health": "GET", "/ping": "GET, POST", "/version": "GET", "/load": "GET", "/metrics": "GET", "/v1/models": "GET",
+    "/v1/chat/completions": "POST", "/v1/completions": "POST", "/tokenize": "POST",
+}  # fmt: skip
+
+
+class Mood(StrEnum):
+    """What the process lets the face do."""
+
+    SERVING = "serving"
+    DRAINING = "draining"  # open requests finish, new ones get 500
+    SILENT = "silent"  # the engine is gone and nobody noticed: not a byte any more
+    DEAD = "dead"  # the engine is known to be gone
+
+
+class Face:
+    """The application behind every connection."""
+
+    keep_alive_s = 5.0
+
+    def __init__(
+        self,
+        spec: ServerSpec,
+        engine: Engine,
+        *,
+        speed: float = 1.0,
+        events_per_s: float | None = None,
+        ids: Ids,
+        log: Callable[[str], None] | None = None,
+    ) -> None:
+        self._spec = spec
+        self._engine = engine
+        self._ids = ids
+        self._log = log if spec.access_log else None
+        self.desk = Desk(engine, speed=speed, events_per_s=events_per_s, respond=self._respond)
+        self._limits = Limits(model=spec.model, max_model_len=spec.max_model_len)
+        self._manners = Manners(
+            stream_interval=spec.stream_interval,
+            parses_reasoning=spec.parses_reasoning,
+            parses_tools=spec.parses_tools,
+            request_metrics=spec.request_metrics,
+        )
+        self._page = Page(spec.model, created=time.time())
+        self._date = b""
+        self._date_until_s = 0.0
+        self.connections: set[Connection] = set()
+        self.mood = Mood.SERVING
+
+    # -- what the connections call ----------------------------------------------------------------
+
+    def date(self) -> bytes:
+        """Return the Date header's value, made anew each second."""
+        now_s = time.monotonic()
+        if now_s >= self._date_until_s:
+            self._date = formatdate(usegmt=True).encode()
+            self._date_until_s = now_s + 1.0
+        return self._date
+
+    def connected(self, connection: Connection) -> None:
+        """Remember the connection."""
+        self.connections.add(connection)
+
+    def gone(self, connection: Connection) -> None:
+        """Abort the request of a client that left."""
+        self.connections.discard(connection)
+        self.desk.gone(connection)
+
+    def writable(self, connection: Connection) -> None:
+        """Send what gathered while the client did not read."""
+        self.desk.writable(connection)
+
+    def answer(self, connection: Connection, request: Request) -> None:
+        """Answer a request, at once or as the engine goes on."""
+        try:
+            self._route(connection, request)
+        except Refused as refused:
+            self._respond(connection, refused.status, refused.body, extra=refused.header, has_vary=refused.has_vary)
+
+    # -- routes -----------------------------------------------------------------------------------
+
+    def _route(self, connection: Connection, request: Request) -> None:
+        allowed = _ROUTES.get(request.path)
+        if allowed is None:
+            raise refusals.unknown_path()
+        if request.method not in allowed.split(", "):
+            raise refusals.wrong_method(allowed)
+        if request.path.startswith("/v1") and not self._may(request):
+            raise refusals.no_key()
+        match request.path:
+            case "/v1/chat/completions":
+                self._generate(connection, request, form=Form.CHAT)
+            case "/v1/completions":
+                self._generate(connection, request, form=Form.COMPLETIONS)
+            case "/health" | "/ping":
+                self._respond(connection, 503 if self.mood is Mood.DEAD else 200, b"", content_type=b"")
+            case "/metrics":
+                page = self._page.render(self._engine.counters(), self.desk.tallies)
+                self._respond(connection, 200, page, content_type=_METRICS)
+            case _:
+                self._respond(connection, 200, self._small_page(request))
+
+    def _small_page(self, request: Request) -> bytes:
+        match request.path:
+            case "/version":
+                return b'{"version":"%b"}' % self._spec.version.encode()
+            case "/load":
+                return b'{"server_load":%d}' % (len(self.desk) if self._spec.tracks_load else 0)
+            case "/v1/models":
+                return models_page(self._spec, now=int(time.time()), key=self._ids.hexes(16))
+            case _:
+                return token_page(request.body, max_model_len=self._spec.max_model_len)
+
+    def _may(self, request: Request) -> bool:
+        if not self._spec.api_keys:
+            return True
+        scheme, _, key = request.headers.get(b"authorization", b"").decode("latin-1").partition(" ")
+        return scheme.lower() == "bearer" and key in self._spec.api_keys
+
+    def _generate(self, connection: Connection, request: Request, *, form: Form) -> None:
+        match self.mood:
+            case Mood.DRAINING:
+                raise refusals.draining()
+            case Mood.DEAD:
+                raise refusals.engine_dead()
+            case Mood.SILENT:
+                return
+            case Mood.SERVING:
+                pass
+        read = read_chat if form is Form.CHAT else read_completions
+        asked = read(request.body, request.headers.get(b"content-type", b""), limits=self._limits)
+        self._admit(asked)
+        key = request.headers.get(b"x-request-id", b"").decode("latin-1") or self._ids.hexes(16)
+        identity = Identity(form, key, int(time.time()), self._spec.model, self._spec.fingerprint)
+        tool_ids = [f"chatcmpl-tool-{self._ids.hexes(16)}" if asked.tool else "" for _ in range(asked.n)]
+        answer = Answer(identity, asked, manners=self._manners, tool_ids=tool_ids)
+        try:
+            self.desk.begin(connection, answer, request=self._to_engine(asked))
+        except QueueFull as full:
+            self.desk.tallies.rejections["max_num_queued_reqs"] += 1
+            raise refusals.queue_full(str(full) or "The engine's queue is full.") from None
+        except EngineDead:
+            raise refusals.engine_dead() from None
+        if asked.stream:
+            connection.begin_stream(extra=self._extra(connection))
+            self._note(connection, 200)
+
+    def _admit(self, asked: Asked) -> None:
+        waiting = self._engine.counters().waiting
+        most = self._spec.max_queued_requests
+        if most is not None and waiting >= most:
+            self.desk.tallies.rejections["max_num_queued_reqs"] += 1
+            raise refusals.queue_full(f"The number of queued requests has reached its limit ({most}).")
+        most = self._spec.max_queued_tokens
+        if most is not None and waiting and asked.prompt_tokens > most:
+            self.desk.tallies.rejections["max_num_queued_tokens"] += 1
+            raise refusals.queue_full(f"The number of queued tokens has reached its limit ({most}).")
+
+    def _to_engine(self, asked: Asked) -> SimRequest:
+        thinks = asked.thinks and asked.form is Form.CHAT
+        return SimRequest(
+            prompt_tokens=asked.prompt_tokens,
+            max_tokens=asked.max_tokens,
+            ignore_eos=asked.ignore_eos,
+            stream=asked.stream,
+            n=asked.n,
+            reasoning_share=None if thinks else 0.0,
+            tools=(asked.tool,) if asked.tool else (),
+            topic=asked.prompt,
+            seed=asked.seed or 0,
+            logprobs=asked.logprobs is not None,
+        )
+
+    def _extra(self, connection: Connection, *, has_vary: bool = True) -> bytes:
+        extra = _VARY if has_vary else b""
+        if self._spec.request_id_headers and connection.request is not None:
+            given = connection.request.headers.get(b"x-request-id") or self._ids.hexes(32).encode()
+            extra += b"x-request-id: " + given + b"\r\n"
+        return extra
+
+    def _respond(
+        self,
+        connection: Connection,
+        status: int,
+        body: bytes,
+        *,
+        content_type: bytes = _JSON,
+        extra: bytes = b"",
+        has_vary: bool = True,
+    ) -> None:
+        self._note(connection, status)
+        connection.respond(
+            status, body, content_type=content_type, before=extra, extra=self._extra(connection, has_vary=has_vary)
+        )
+
+    def _note(self, connection: Connection, status: int) -> None:
+        if self._log is not None and connection.request is not None:
+            self._log(
+                f'INFO:     {connection.peer} - "{connection.request.method} {connection.request.path} HTTP/1.1" {status}'
+            )
+
+    # -- what the process calls -------------------------------------------------------------------
+
+    def engine_died(self) -> None:
+        """The engine is known to be gone: in-band errors, 500 for new requests, 503 of /health."""
+        self.mood = Mood.DEAD
+        self.desk.engine_died()
+
+    def fall_silent(self) -> None:
+        """The engine is gone and its end was not told: no byte more to anyone who waits."""
+        self.mood = Mood.SILENT
+        self.desk.is_silent = True
+        self.desk.driver.stop()
+
+    def close_idle(self) -> None:
+        """Close the connections on which nothing is being answered."""
+        for connection in list(self.connections):
+            if connection.is_idle:
+                connection.close()

@@ -1,0 +1,107 @@
+"""The arguments of ``vllm serve``, as far as the face and the process obey them.
+
+Pure.  Arguments that only the engine machine obeys, and those that nothing here obeys, pass: a command line that is
+valid for the real thing is valid here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSpec:
+    """What a server does about requests and signals. ``root`` is the model as given, ``model`` its served name."""
+
+    model: str
+    root: str
+    version: str
+    fingerprint: str
+    max_model_len: int
+    stream_interval: int
+    parses_reasoning: bool
+    parses_tools: bool
+    request_metrics: bool
+    tracks_load: bool
+    request_id_headers: bool
+    force_usage: bool
+    api_keys: tuple[str, ...]
+    shutdown_timeout_s: float
+    max_queued_requests: int | None
+    max_queued_tokens: int | None
+    access_log: bool
+    tensor_parallel: int
+
+
+@dataclass(frozen=True, slots=True)
+class Defaults:
+    """What the preset says where the arguments say nothing."""
+
+    model: str
+    version: str
+    max_model_len: int
+    gpus: int
+
+
+def options_of(arguments: Sequence[str]) -> tuple[list[str], dict[str, list[str]]]:
+    """Return (values before the first option, the values of each option); ``--a=b`` and ``--a b`` mean the same."""
+    free: list[str] = []
+    options: dict[str, list[str]] = {}
+    current = free
+    for argument in arguments:
+        if argument.startswith("-") and not argument[1:2].isdigit():
+            name, equals, value = argument.partition("=")
+            current = options.setdefault(name.replace("_", "-"), [])
+            if equals:
+                current.append(value)
+        else:
+            current.append(argument)
+    return free, options
+
+
+def read_spec(arguments: Sequence[str], defaults: Defaults) -> ServerSpec:
+    """Return what a command line asks for; ``vllm serve MODEL``, ``serve MODEL`` and ``MODEL`` all may begin it.
+
+    Raises:
+        ValueError: for a number that is none.
+    """
+    free, options = options_of(arguments)
+    words = [word for word in free if word not in {"vllm", "serve"}]
+    root = _last(options, "--model") or (words[0] if words else defaults.model)
+    names = options.get("--served-model-name") or [root]
+    digest = hashlib.sha256(" ".join(arguments).encode()).hexdigest()[:8]
+
+    def number(name: str, default: int) -> int:
+        return int(_last(options, name) or default)
+
+    def bound(name: str) -> int | None:
+        text = _last(options, name)
+        return int(text) if text else None
+
+    return ServerSpec(
+        model=names[0],
+        root=root,
+        version=defaults.version,
+        fingerprint=f"vllm-{defaults.version}-{digest}",
+        max_model_len=number("--max-model-len", defaults.max_model_len),
+        stream_interval=max(1, number("--stream-interval", 1)),
+        parses_reasoning="--reasoning-parser" in options,
+        parses_tools="--enable-auto-tool-choice" in options or "--tool-call-parser" in options,
+        request_metrics="--enable-per-request-metrics" in options,
+        tracks_load="--enable-server-load-tracking" in options,
+        request_id_headers="--enable-request-id-headers" in options,
+        force_usage="--enable-force-include-usage" in options,
+        api_keys=tuple(options.get("--api-key", ())),
+        shutdown_timeout_s=float(_last(options, "--shutdown-timeout") or 0),
+        max_queued_requests=bound("--max-num-queued-reqs"),
+        max_queued_tokens=bound("--max-num-queued-tokens"),
+        access_log="--disable-uvicorn-access-log" not in options,
+        tensor_parallel=number("--tensor-parallel-size", number("-tp", defaults.gpus)),
+    )
+
+
+def _last(options: dict[str, list[str]], name: str) -> str:
+    values = options.get(name)
+    return values[-1] if values else ""
