@@ -14,10 +14,9 @@ from collections.abc import Sequence as Arguments
 from random import Random
 
 from gateway.simulator.arguments import configured, custom_allreduce
-from gateway.simulator.drift import Drift, DriftKind, Drifts, Effects
+from gateway.simulator.drift import Drift, DriftKind
 from gateway.simulator.nccl import AllReduce, resolve
-from gateway.simulator.noise import PaceNoise
-from gateway.simulator.physics import decode_parts, prefill_s
+from gateway.simulator.pacer import Pacer
 from gateway.simulator.presets import Preset
 from gateway.simulator.request import Counters, Emission, EngineDead, QueueFull, SimRequest
 from gateway.simulator.sequence import Sequence
@@ -25,8 +24,6 @@ from gateway.simulator.tally import Tally
 from gateway.simulator.words import Vocabulary, answer
 
 _LAG_S = 0.25  # a caller later than this has stalled: the engine does not run to make up for it
-_MERGING_STREAMS = 80  # at so many, half of what the front end lacks is merged, half is waited for
-_RAMP_STEP_S = 5.0  # how often a cause that moves with time is looked at again
 
 
 class SimEngine:
@@ -51,12 +48,8 @@ class SimEngine:
             preset.box, environment, hidden=preset.model.hidden, custom=custom_allreduce(arguments)
         )
         self._rng = Random(f"engine/{seed}")  # noqa: S311 - a simulation, no secret
-        self.noise = PaceNoise(preset.noise, self._rng, started_at)
+        self.pacer = Pacer(self.preset, self.allreduce, self._rng, started_at=started_at)
         self._vocabulary = Vocabulary()
-        self.drifts = Drifts(decode_parts(self.preset, self.allreduce, 1), context_s=self.preset.pace.context_s)
-        self._effects = Effects()
-        self._look_again_at: float | None = None
-        self._base: dict[int, tuple[float, float]] = {}
         self._waiting: deque[Sequence] = deque()
         self._running: list[Sequence] = []
         self._prefilling: list[Sequence] = []
@@ -70,7 +63,6 @@ class SimEngine:
         self._credit = 0.0
         self._turn = 0
         self._tally = Tally()
-        self._loaded = False
         self.hung = False
         self.dead = False
 
@@ -85,16 +77,16 @@ class SimEngine:
             raise QueueFull
         self._last_id += 1
         share = self.preset.serve.reasoning_share if request.reasoning_share is None else request.reasoning_share
-        garbage = self.drifts.has(DriftKind.GARBAGE)
-        delay_s = self.preset.pace.prefill_fixed_s + self._effects.first_token_s
+        garbage = self.pacer.drifts.has(DriftKind.GARBAGE)
+        delay_s = self.preset.pace.prefill_fixed_s + self.pacer.effects.first_token_s
         made = []
         for choice in range(request.n):
             source = answer(request, self._vocabulary, choice=choice, reasoning_share=share, garbage=garbage)
             sequence = Sequence(request, source, request_id=self._last_id, choice=choice)
             sequence.interval = max(sequence.interval, self.preset.serve.stream_interval)
-            sequence.prompt_left += self._effects.extra_prompt_tokens
+            sequence.prompt_left += self.pacer.effects.extra_prompt_tokens
             sequence.context = sequence.prompt_left
-            sequence.reserved += self._effects.extra_prompt_tokens
+            sequence.reserved += self.pacer.effects.extra_prompt_tokens
             sequence.queued_at, sequence.eligible_at = now, now + delay_s
             made.append(sequence)
         self._requests[self._last_id] = made
@@ -138,8 +130,7 @@ class SimEngine:
 
     def inject(self, drift: Drift, now: float) -> None:
         """Switch an injection on, or with magnitude 0 off; it acts from the next step."""
-        self.drifts.put(drift, now)
-        self._look(now)
+        self.pacer.inject(drift, now)
         if drift.kind is DriftKind.CRASH and drift.magnitude:
             self.dead = True
             self._due = None
@@ -153,7 +144,7 @@ class SimEngine:
             running=len(self._running) + len(self._prefilling),
             waiting=len(self._waiting),
             kv_cache_usage=min(1.0, self._kv_tokens() / self.preset.serve.kv_cache_tokens),
-            extra_prompt_tokens=self._effects.extra_prompt_tokens,
+            extra_prompt_tokens=self.pacer.effects.extra_prompt_tokens,
         )
 
     # --- the step -------------------------------------------------------------------------------
@@ -208,7 +199,7 @@ class SimEngine:
         if not sequence.made:
             return 1  # the prompt's own step has no drafts
         pace, tally = self.preset.pace, self._tally
-        chance = pace.acceptance * self._effects.acceptance
+        chance = pace.acceptance * self.pacer.effects.acceptance
         count = 0
         while count < pace.draft_tokens and self._rng.random() < chance:
             count += 1
@@ -256,10 +247,9 @@ class SimEngine:
             self._duration_s = 0.0
             self._due = self._waiting[0].eligible_at if self._waiting else None
             return
-        self._note_load(decoding, at)
-        if self._look_again_at is not None and at >= self._look_again_at:
-            self._look(at)
-        self._duration_s = self._step_s(decoding, tokens, at)
+        self._duration_s = self.pacer.step_s(
+            at, decoding=decoding, context_tokens=self._context_tokens, prompt_tokens=tokens
+        )
         self._due = at + self._duration_s
 
     def _admit(self, at: float) -> None:
@@ -287,47 +277,6 @@ class SimEngine:
             if taken >= budget:
                 break
         return taken
-
-    def _step_s(self, decoding: int, prompt_tokens: int, at: float) -> float:
-        batch = decoding or 1
-        base = self._base.get(batch)
-        if base is None:
-            base = self._base[batch] = self._price(batch)
-        step_s = base[0] + base[1] * self._context_tokens
-        if prompt_tokens:
-            step_s += prefill_s(self.preset, self.allreduce, prompt_tokens) * self._effects.prefill
-        factor = self.noise.factor(at)
-        if self._effects.jitter_cv:
-            factor *= max(0.6, 1.0 + self._effects.jitter_cv * self._rng.gauss())
-        step_s *= factor
-        floor_s = decoding / self.preset.pace.frontend_chunks_per_s
-        return step_s if step_s >= floor_s else self._held_back(step_s, floor_s, decoding)
-
-    @staticmethod
-    def _held_back(step_s: float, floor_s: float, streams: int) -> float:
-        """A step faster than the API process can send: held back in part, the rest shows as merged tokens.
-
-        Fitted to a recording: 64 streams of a 0.6B model came with 1.7 to 2.0 tokens a chunk at 20,000 tok/s, 256
-        streams of an 8B model with 1.07 at 12,000.
-        """
-        return step_s + (floor_s - step_s) * streams / (streams + _MERGING_STREAMS)
-
-    def _price(self, batch: int) -> tuple[float, float]:
-        """(seconds of a step of ``batch`` sequences, seconds a token of context) under the effects in force."""
-        effects = self._effects
-        parts = decode_parts(self.preset, self.allreduce, batch)
-        step_s = parts.memory_s * effects.memory + parts.wire_s * effects.wire + parts.clock_s * effects.clock
-        return step_s * effects.whole, self.preset.pace.context_s * effects.memory * effects.whole
-
-    def _note_load(self, streams: int, at: float) -> None:
-        if self._loaded or streams >= self.preset.noise.load_event_streams:
-            self.noise.note_load(streams, at)
-            self._loaded = streams >= self.preset.noise.load_event_streams
-
-    def _look(self, at: float) -> None:
-        self._effects = self.drifts.effects(at)
-        self._look_again_at = at + _RAMP_STEP_S if self._effects.moving else None
-        self._base.clear()
 
     def _kv_tokens(self) -> int:
         return self._context_tokens + sum(sequence.context for sequence in self._prefilling)
