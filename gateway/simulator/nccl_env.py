@@ -101,12 +101,19 @@ class _Reader:
         value = self.environment.get(name)
         if not value:
             return None
-        self.said.append(f"{name} set by environment to {value}.")
+        self.said.append(f"{name} set by environment to {value}")
         return value
 
+    def integer(self, name: str) -> int | None:
+        value = self.environment.get(name)
+        if not value:
+            return None
+        number = c_integer(value)
+        self.said.append(f"{name} set by environment to {number}.")
+        return number
+
     def flag(self, name: str) -> bool:
-        value = self.text(name)
-        return value is not None and c_integer(value) == 1
+        return self.integer(name) == 1
 
     def level(self) -> str | None:
         value = self.text("NCCL_P2P_LEVEL")
@@ -120,8 +127,7 @@ class _Reader:
         most = 64 if self.version >= (2, 25) else 32
         found: list[int | None] = []
         for new, old in (("NCCL_MIN_CTAS", "NCCL_MIN_NCHANNELS"), ("NCCL_MAX_CTAS", "NCCL_MAX_NCHANNELS")):
-            value = self.text(new) or self.text(old)
-            number = c_integer(value) if value is not None else 0
+            number = self.integer(new) or self.integer(old) or 0
             found.append(min(number, most) if number > 0 else None)
         low, high = found
         if low is not None and high is not None and low > high:
