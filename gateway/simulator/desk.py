@@ -13,7 +13,6 @@ from gateway.simulator import refusals
 from gateway.simulator.answer import Answer, Choice
 from gateway.simulator.driver import Driver, Engine
 from gateway.simulator.exposition import Tallies
-from gateway.simulator.outbox import Outbox
 from gateway.simulator.request import Emission, SimRequest
 from gateway.simulator.wire import Connection
 
@@ -28,12 +27,11 @@ class Respond(Protocol):
 class Desk:
     """Owner of the answers; ``respond`` sends whole bodies, ``on_idle`` hears when there may be nothing left to do."""
 
-    def __init__(self, engine: Engine, *, speed: float, events_per_s: float | None, respond: Respond) -> None:
+    def __init__(self, engine: Engine, *, speed: float, respond: Respond) -> None:
         self.driver = Driver(engine, speed=speed, on_emissions=self._emitted)
         self.tallies = Tallies()
         self.is_silent = False
         self.on_idle: Callable[[], None] | None = None
-        self._outbox = Outbox(self._send, events_per_s=events_per_s)
         self._respond = respond
         self._answers: dict[int, tuple[Connection, Answer]] = {}
 
@@ -63,7 +61,7 @@ class Desk:
         if isinstance(answer, Answer):
             for choice in answer.choices:
                 if choice.pending or (choice.finish and not choice.is_finished):
-                    self._outbox.put(id(choice), (connection, answer, choice))
+                    self._send(connection, answer, choice)
 
     def _emitted(self, emissions: list[Emission]) -> None:
         for emission in emissions:
@@ -73,10 +71,9 @@ class Desk:
             connection, answer = entry
             choice = answer.take(emission)
             if choice is not None and not connection.is_paused:
-                self._outbox.put(id(choice), (connection, answer, choice))
+                self._send(connection, answer, choice)
 
-    def _send(self, item: tuple[Connection, Answer, Choice]) -> None:
-        connection, answer, choice = item
+    def _send(self, connection: Connection, answer: Answer, choice: Choice) -> None:
         if connection.answering is not answer or self.is_silent:
             return
         if answer.asked.stream:

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from gateway.simulator.request import Counters, Emission, SimRequest
+from gateway.simulator.request import Counters, Emission, EngineDead, SimRequest
 
 # The loop's timers count whole milliseconds: what comes due within half of one is done now.
 _GRACE_S: Final = 0.0005
@@ -38,7 +38,7 @@ class Engine(Protocol):
 
 
 class Driver:
-    """Owner of the timer; ``on_emissions(emissions)`` gets what each step gave."""
+    """Owner of the timer; ``on_emissions(emissions)`` gets what a step gave, ``on_dead()`` hears of a dead engine."""
 
     def __init__(self, engine: Engine, *, speed: float, on_emissions: Callable[[list[Emission]], None]) -> None:
         self._engine = engine
@@ -49,6 +49,7 @@ class Driver:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at_s = 0.0
         self._is_stopped = False
+        self.on_dead: Callable[[], None] | None = None
 
     def now(self) -> float:
         """Return the virtual instant."""
@@ -56,7 +57,12 @@ class Driver:
 
     def submit(self, request: SimRequest) -> int:
         """Queue a request; raises as the engine does."""
-        number = self._engine.submit(request, self.now())
+        try:
+            number = self._engine.submit(request, self.now())
+        except EngineDead:
+            if self.on_dead is not None:
+                self.on_dead()
+            raise
         self.arm()
         return number
 

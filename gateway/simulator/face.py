@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from email.utils import formatdate
 from enum import StrEnum
+from http import HTTPStatus
 from typing import Final
 
 from gateway.simulator import refusals
@@ -54,7 +55,6 @@ class Face:
         engine: Engine,
         *,
         speed: float = 1.0,
-        events_per_s: float | None = None,
         ids: Ids,
         log: Callable[[str], None] | None = None,
     ) -> None:
@@ -62,7 +62,7 @@ class Face:
         self._engine = engine
         self._ids = ids
         self._log = log if spec.access_log else None
-        self.desk = Desk(engine, speed=speed, events_per_s=events_per_s, respond=self._respond)
+        self.desk = Desk(engine, speed=speed, respond=self._respond)
         self._limits = Limits(model=spec.model, max_model_len=spec.max_model_len)
         self._manners = Manners(
             stream_interval=spec.stream_interval,
@@ -224,9 +224,8 @@ class Face:
 
     def _note(self, connection: Connection, status: int) -> None:
         if self._log is not None and connection.request is not None:
-            self._log(
-                f'INFO:     {connection.peer} - "{connection.request.method} {connection.request.path} HTTP/1.1" {status}'
-            )
+            asked = f"{connection.request.method} {connection.request.path} HTTP/1.1"
+            self._log(f'INFO:     {connection.peer} - "{asked}" {status} {HTTPStatus(status).phrase}')
 
     # -- what the process calls -------------------------------------------------------------------
 

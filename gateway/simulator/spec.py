@@ -33,6 +33,7 @@ class ServerSpec:
     max_queued_tokens: int | None
     access_log: bool
     tensor_parallel: int
+    memory_share: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +100,7 @@ def read_spec(arguments: Sequence[str], defaults: Defaults) -> ServerSpec:
         max_queued_tokens=bound("--max-num-queued-tokens"),
         access_log="--disable-uvicorn-access-log" not in options,
         tensor_parallel=number("--tensor-parallel-size", number("-tp", defaults.gpus)),
+        memory_share=float(_last(options, "--gpu-memory-utilization") or 0.9),
     )
 
 

@@ -1,0 +1,77 @@
+# ruff: noqa: PLC0415 - a command loads what it needs when it runs, so that short ones start fast
+"""`pacekeeper simulate-engine`: one simulated vLLM engine in the foreground, with its options and its help.
+
+Must stay apart from what the gateway runs: a simulation is started by this command and by nothing else.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gateway.cli.exits import CommandFailed, Exit, failures
+
+
+def simulate_engine(
+    *,
+    preset: Annotated[str, typer.Option(metavar="NAME", help="Which deployment to simulate.")],
+    port: Annotated[int, typer.Option(min=1, max=65535, metavar="N", help="Where it listens.")] = 8000,
+    host: Annotated[str, typer.Option(metavar="ADDRESS", help="On which address.")] = "127.0.0.1",
+    control_port: Annotated[
+        int | None,
+        typer.Option(min=1, max=65535, metavar="N", help="Port on 127.0.0.1 for readings and injected faults."),
+    ] = None,
+    speed: Annotated[float, typer.Option(min=0.001, metavar="F", help="So many times faster than real.")] = 1.0,
+    load_speed: Annotated[
+        float | None, typer.Option(min=0.001, metavar="F", help="The same for loading only; else as --speed.")
+    ] = None,
+    seed: Annotated[int, typer.Option(metavar="N", help="Fixes noise, ids and chances.")] = 0,
+    card: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="GPU memory shared with other simulated engines.")
+    ] = None,
+    sigterm: Annotated[
+        str, typer.Option(metavar="ENDING", help="What SIGTERM does to open answers: abort, hang or race.")
+    ] = "race",
+    arguments: Annotated[
+        list[str] | None, typer.Argument(metavar="[-- ARGUMENT...]", help="As for vllm serve.", show_default=False)
+    ] = None,
+) -> None:
+    """Run one simulated vLLM engine in the foreground.
+
+    There is no GPU and no model: the text is invented, the times are computed.
+    """
+    from gateway.simulator import library, main
+    from gateway.simulator.launch import Launch, SigtermEnding
+
+    with failures(as_json=False):
+        if preset not in library.names():
+            raise _wrong(f"no preset {preset!r}", "unknown_preset", hint=f"one of {', '.join(library.names())}")
+        if sigterm not in list(SigtermEnding):
+            raise _wrong(f"no ending {sigterm!r}", "unknown_ending", hint=f"one of {', '.join(SigtermEnding)}")
+        launch = Launch(
+            preset=library.load(preset),
+            card=card or Path(tempfile.gettempdir()) / f"pacekeeper-simulated-card-{os.getuid()}-{port}",
+            host=host,
+            port=port,
+            arguments=tuple(arguments or ()),
+            environment=dict(os.environ),
+            seed=seed,
+            speed=speed,
+            load_speed=speed if load_speed is None else load_speed,
+            control_port=control_port,
+            sigterm=SigtermEnding(sigterm),
+        )
+        try:
+            raise typer.Exit(main.run(launch))
+        except ValueError as error:
+            raise _wrong(str(error), "bad_argument") from error
+        except OSError as error:
+            raise _wrong(f"cannot listen on port {port}: {error.strerror}", "port_taken") from error
+
+
+def _wrong(message: str, code: str, *, hint: str = "") -> CommandFailed:
+    return CommandFailed(message, exit_code=Exit.USAGE, code=code, hint=hint)

@@ -1,0 +1,38 @@
+"""One start of a simulated engine as values: what is simulated, where it listens, how it behaves at its end.
+
+Plain values between the command and the process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+from gateway.simulator.presets import Preset
+
+
+class SigtermEnding(StrEnum):
+    """What SIGTERM does without --shutdown-timeout: both endings were recorded; ``race`` draws three to two."""
+
+    RACE = "race"
+    ABORT = "abort"  # open answers end with finish reason abort, the process leaves within half a second
+    HANG = "hang"  # the engine is gone, open answers get not a byte and no end until their clients leave
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """``speed`` compresses the engine's time, ``load_speed`` that of loading; ``card`` is the folder of GPU memory."""
+
+    preset: Preset
+    card: Path
+    host: str = "127.0.0.1"
+    port: int = 8000
+    arguments: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    seed: int = 0
+    speed: float = 1.0
+    load_speed: float = 1.0
+    control_port: int | None = None
+    sigterm: SigtermEnding = SigtermEnding.RACE

@@ -1,0 +1,281 @@
+"""A simulated server's life: loading with the port bound and refused, serving, and every end that was recorded.
+
+Shell.  Owner of the process's phase, of its listening socket and of its child.  SIGTERM while loading is ignored; an
+engine's death ends the process with code 0; SIGKILL leaves the child, which keeps the memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+from collections.abc import Callable
+from enum import StrEnum
+from random import Random
+from typing import Final
+
+from gateway.aio import Nursery
+from gateway.simulator import card
+from gateway.simulator.core_child import CoreChild
+from gateway.simulator.drift import Drift
+from gateway.simulator.engine import SimEngine
+from gateway.simulator.face import Face, Mood
+from gateway.simulator.ids import Ids
+from gateway.simulator.launch import Launch, SigtermEnding
+from gateway.simulator.loadlog import Speaker, load_lines, milestones
+from gateway.simulator.nccl import Outcome
+from gateway.simulator.printer import Printer
+from gateway.simulator.spec import ServerSpec
+from gateway.simulator.wire import Connection
+
+_ABORT_SHARE: Final = 0.6  # three of five recorded ends
+_BACKLOG: Final = 2048
+# Seconds from a blow to what follows, as recorded (0.32 on two cores, 0.26 on an H200).
+_PORT_CLOSES_S: Final = 0.05
+_EXITS_S: Final = 0.35
+_DEATH_NOTICED_S: Final = 0.05
+_DEAD_PORT_CLOSES_S: Final = 0.3
+_DRAIN_TAIL_S: Final = 3.4
+
+
+class Phase(StrEnum):
+    """Where the process is in its life."""
+
+    LOADING = "loading"
+    SERVING = "serving"
+    DRAINING = "draining"
+    ENDING = "ending"
+
+
+class ServerProcess:
+    """Owner of the life of one simulated server."""
+
+    def __init__(self, launch: Launch, spec: ServerSpec, *, printer: Printer) -> None:
+        self._launch = launch
+        self._spec = spec
+        self._print = printer
+        self._loop = asyncio.get_running_loop()
+        self._ended: asyncio.Future[int] = self._loop.create_future()
+        self._nursery = Nursery(self._task_failed)
+        self._child = CoreChild(self._core_died)
+        self._listener: asyncio.Server | None = None
+        self._random = Random(f"process/{launch.seed}")  # noqa: S311 - a simulation, no secret
+        self.sigterm = launch.sigterm
+        self.phase = Phase.LOADING
+        self.engine = SimEngine(
+            launch.preset, seed=launch.seed, environment=launch.environment, arguments=launch.arguments, started_at=0.0
+        )
+        self.face: Face | None = None
+
+    @property
+    def core_pid(self) -> int | None:
+        """The process id of EngineCore."""
+        return self._child.pid
+
+    async def run(self) -> int:
+        """Live to the end; return the exit code."""
+        for number, act in ((signal.SIGTERM, self._terminated), (signal.SIGINT, self._interrupted)):
+            self._loop.add_signal_handler(number, act)
+        bound = self._bind()
+        self._nursery.spawn(self._load(bound), name="load")
+        try:
+            return await self._ended
+        finally:
+            self.phase = Phase.ENDING
+            await self._nursery.close()
+            await self._child.end()
+            bound.close()
+
+    def _bind(self) -> socket.socket:
+        """Bind the port without listening: connections are refused, and nobody else gets it."""
+        bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.settimeout(0)
+        bound.bind((self._launch.host, self._launch.port))
+        return bound
+
+    def _task_failed(self, name: str, error: BaseException) -> None:
+        self._print.line(Speaker.API, f"{name} failed: {error!r}", source="process.py:1", level="ERROR")
+        self._end(1)
+
+    def _end(self, code: int) -> None:
+        if not self._ended.done():
+            self._ended.set_result(code)
+
+    # -- loading ----------------------------------------------------------------------------------
+
+    async def _load(self, bound: socket.socket) -> None:
+        started_s = self._loop.time()
+        steps = milestones(self._launch.preset)
+        url = f"http://{self._launch.host}:{bound.getsockname()[1]}"
+        is_core_there = False
+        for line in load_lines(self._launch.preset, self._spec, url=url, api_pid=os.getpid()):
+            await self._until(started_s + line.at_s / self._launch.load_speed)
+            if line.at_s >= steps.core_s and not is_core_there:
+                is_core_there = True
+                if not await self._start_core():
+                    return
+            if line.at_s >= steps.weights_from_s and not await self._joins():
+                return
+            self._print.load_line(line, core_pid=self._child.pid or 0)
+        self.face = self._make_face()
+        self._listener = await self._loop.create_server(self._connection, sock=bound, backlog=_BACKLOG)
+        self.phase = Phase.SERVING
+
+    async def _until(self, at_s: float) -> None:
+        await asyncio.sleep(max(0.0, at_s - self._loop.time()))
+
+    async def _start_core(self) -> bool:
+        """Start EngineCore if the cards have room; else end as vLLM does, with code 1."""
+        box = self._launch.preset.box
+        gpus = min(box.gpus, self._spec.tensor_parallel)
+        wanted = int(box.memory_bytes * self._spec.memory_share)
+        held = [0] * gpus
+        for holder in card.holders(self._launch.card):
+            for gpu in range(min(gpus, holder.gpus)):
+                held[gpu] += holder.bytes_each
+        free = box.memory_bytes - max(held)
+        if free < wanted:
+            gib = 1 << 30
+            text = (
+                f"ValueError: Free memory on device cuda:0 ({free / gib:.2f}/{box.memory_bytes / gib:.2f} GiB) on startup "
+                f"is less than desired GPU memory utilization ({self._spec.memory_share}, {wanted / gib:.2f} GiB). "
+                "Decrease GPU memory utilization or reduce GPU memory used by other processes."
+            )
+            self._print.line(Speaker.CORE, text, source="core.py:1210", level="ERROR")
+            self._end(1)
+            return False
+        await self._child.start(self._launch.card, gpus=gpus, bytes_each=wanted)
+        return True
+
+    async def _joins(self) -> bool:
+        """Whether NCCL comes up: one that hangs hangs for ever, one that fails ends the process with code 1."""
+        match self.engine.allreduce.outcome:
+            case Outcome.READY:
+                return True
+            case Outcome.HANGS:
+                await self._loop.create_future()
+                return False
+            case Outcome.FAILS:
+                text = "RuntimeError: NCCL error: invalid usage (run with NCCL_DEBUG=WARN for details)"
+                self._print.line(Speaker.CORE, text, source="core.py:1210", level="ERROR")
+                self._end(1)
+                return False
+
+    def _make_face(self) -> Face:
+        launch = self._launch
+        face = Face(self._spec, self.engine, speed=launch.speed, ids=Ids(launch.seed), log=self._print.raw)
+        face.desk.driver.on_dead = self._child.crash
+        return face
+
+    def inject(self, drift: Drift) -> None:
+        """Put an injection in force; a crash takes EngineCore down as well."""
+        driver = self.face.desk.driver if self.face is not None else None
+        self.engine.inject(drift, driver.now() if driver is not None else 0.0)
+        if self.engine.dead:
+            self._child.crash()
+        elif driver is not None:
+            driver.arm()
+
+    def _connection(self) -> Connection:
+        if self.face is None:
+            raise RuntimeError("no connection can come before there is a face")
+        return Connection(self.face)
+
+    # -- ends -------------------------------------------------------------------------------------
+
+    def _terminated(self) -> None:
+        if self.phase is Phase.SERVING and self.face is not None:
+            self._shut_down(self.face, self.sigterm)
+
+    def _interrupted(self) -> None:
+        if self.phase is Phase.SERVING and self.face is not None:
+            self._shut_down(self.face, SigtermEnding.ABORT)
+        else:
+            self._end(0)
+
+    def _shut_down(self, face: Face, ending: SigtermEnding) -> None:
+        self.phase = Phase.DRAINING
+        if self._spec.shutdown_timeout_s > 0:
+            self._nursery.spawn(self._drain(face), name="drain")
+            return
+        if ending is SigtermEnding.RACE:
+            ending = SigtermEnding.ABORT if self._random.random() < _ABORT_SHARE else SigtermEnding.HANG
+        self._nursery.spawn(self._stop(face, ending), name="stop")
+
+    async def _drain(self, face: Face) -> None:
+        face.mood = Mood.DRAINING
+        self._tell_shutdown("drain", len(face.desk))
+        loop_end_s = self._loop.time() + self._spec.shutdown_timeout_s
+        await self._idle(face, until_s=loop_end_s)
+        face.desk.abort_all()
+        await asyncio.sleep(min(_DRAIN_TAIL_S, self._spec.shutdown_timeout_s) / self._launch.load_speed)
+        await self._child.end()
+        await self._leave(face)
+
+    async def _stop(self, face: Face, ending: SigtermEnding) -> None:
+        self._tell_shutdown("abort", len(face.desk))
+        if ending is SigtermEnding.ABORT:
+            face.mood = Mood.DRAINING
+            face.desk.abort_all()
+        else:
+            face.fall_silent()
+        await self._child.end()
+        await asyncio.sleep(_PORT_CLOSES_S)
+        await self._leave(face)
+
+    def _tell_shutdown(self, mode: str, count: int) -> None:
+        timeout_s = self._spec.shutdown_timeout_s
+        text = f"[shutdown] EngineCore: start mode={mode} timeout={timeout_s:g}s"
+        self._print.line(Speaker.CORE, text, source="core.py:1635", pid=self._child.pid)
+        if mode == "abort":
+            text = f"[shutdown] EngineCore: aborting in-flight requests count={count}"
+            self._print.line(Speaker.CORE, text, source="core.py:1644", pid=self._child.pid)
+
+    async def _leave(self, face: Face) -> None:
+        """Close the port, wait for the clients that hold on, and end with code 0: what uvicorn does."""
+        self._print.raw("INFO:     Shutting down")
+        if self._listener is not None:
+            self._listener.close()
+        face.close_idle()
+        if face.connections:
+            self._print.raw("INFO:     Waiting for connections to close. (CTRL+C to force quit)")
+            await self._idle(face, until_s=None)
+        self._print.raw("INFO:     Waiting for application shutdown.")
+        self._print.raw("INFO:     Application shutdown complete.")
+        await asyncio.sleep(_EXITS_S - _PORT_CLOSES_S)
+        self._end(0)
+
+    async def _idle(self, face: Face, *, until_s: float | None) -> None:
+        """Wait until no request is open (``until_s`` at most), or, without a bound, until every client has left."""
+        changed = asyncio.Event()
+        face.desk.on_idle = changed.set
+        done: Callable[[], bool] = (lambda: not face.connections) if until_s is None else (lambda: not len(face.desk))
+        try:
+            async with asyncio.timeout_at(until_s):
+                while not done():
+                    changed.clear()
+                    await changed.wait()
+        except TimeoutError:
+            pass
+        finally:
+            face.desk.on_idle = None
+
+    def _core_died(self) -> None:
+        """Hear that EngineCore ended by itself."""
+        if self.phase is Phase.SERVING and self.face is not None:
+            self.phase = Phase.ENDING
+            self._nursery.spawn(self._die(self.face), name="die")
+        elif self.phase is Phase.LOADING:
+            text = "RuntimeError: Engine core initialization failed. See root cause above."
+            self._print.line(Speaker.API, text, source="utils.py:1", level="ERROR")
+            self._end(1)
+
+    async def _die(self, face: Face) -> None:
+        await asyncio.sleep(_DEATH_NOTICED_S)
+        text = "[shutdown] MPClient: engine core exited unexpectedly; starting cleanup"
+        self._print.line(Speaker.API, text, source="core_client.py:702", level="WARNING")
+        face.engine_died()
+        await asyncio.sleep(_DEAD_PORT_CLOSES_S)
+        await self._leave(face)
