@@ -10,6 +10,9 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from gateway.simulator.gpu import GpuHost
+from gateway.simulator.presets import Box
+
 
 @dataclass(frozen=True, slots=True)
 class Held:
@@ -45,3 +48,23 @@ def _is_core(pid: int) -> bool:
     except OSError:
         return False
     return stat.rpartition(")")[2].split()[0] != "Z" and b"core_process" in words
+
+
+class Card:
+    """The simulated GPUs of one box as this process sees them; owner of its view, not of what others hold."""
+
+    def __init__(self, folder: Path, box: Box) -> None:
+        self.folder = folder
+        self._host = GpuHost(box)
+        self._known: set[int] = set()
+
+    def host(self) -> GpuHost:
+        """Return the GPUs with what living processes hold on them now."""
+        held = {holder.pid: holder for holder in holders(self.folder)}
+        for pid in self._known - held.keys():
+            self._host.release(pid)
+        for holder in held.values():
+            gpus = tuple(range(holder.gpus))
+            self._host.hold(holder.pid, "VLLM::EngineCore", bytes_each=holder.bytes_each, gpus=gpus)
+        self._known = set(held)
+        return self._host

@@ -1,19 +1,21 @@
 """The control port of a simulated engine: state and readings out, injections in.  Loopback only.
 
-Shell.  ``GET /state``, ``GET /readings`` (what NVML would say), ``POST /drift``, ``POST /sigterm``.  A real vLLM has
-no such port: the gateway must not know of it; scenarios, demos and simulated drivers do.
+Shell.  ``GET /state``, ``GET /readings`` (what NVML would say), ``POST /drift``, ``/xid``, ``/wedge`` (memory that nobody
+holds any more), ``/sigterm``.  A real vLLM has no such port: the gateway must not know of it; scenarios, demos and
+simulated drivers do.
 """
 
 from __future__ import annotations
 
+import time
 from email.utils import formatdate
 from typing import Final
 
 import msgspec
 
-from gateway.simulator import card
 from gateway.simulator.drift import Drift
 from gateway.simulator.launch import Launch, SigtermEnding
+from gateway.simulator.physics import payload_bytes
 from gateway.simulator.process import ServerProcess
 from gateway.simulator.shapes import quote
 from gateway.simulator.wire import Connection, Request
@@ -23,6 +25,16 @@ _JSON: Final = b"application/json"
 
 class _Ending(msgspec.Struct, frozen=True):
     ending: SigtermEnding
+
+
+class _Xid(msgspec.Struct, frozen=True):
+    code: int
+    gpu: int = 0
+
+
+class _Wedge(msgspec.Struct, frozen=True):
+    bytes: int
+    gpu: int = 0
 
 
 class Control:
@@ -66,6 +78,14 @@ class Control:
             case ("POST", "/drift"):
                 self._process.inject(msgspec.json.decode(request.body, type=Drift))
                 return self._state()
+            case ("POST", "/xid"):
+                xid = msgspec.json.decode(request.body, type=_Xid)
+                self._process.card.host().xid(xid.code, gpu=xid.gpu, now=time.time())
+                return self._readings()
+            case ("POST", "/wedge"):
+                wedge = msgspec.json.decode(request.body, type=_Wedge)
+                self._process.card.host().wedge(wedge.gpu, wedge.bytes)
+                return self._readings()
             case ("POST", "/sigterm"):
                 self._process.sigterm = msgspec.json.decode(request.body, type=_Ending).ending
                 return self._state()
@@ -80,11 +100,15 @@ class Control:
             "phase": process.phase,
             "sigterm": process.sigterm,
             "core_pid": process.core_pid,
+            "drifts": process.engine.pacer.drifts.active(),
         }
 
     def _readings(self) -> dict[str, object]:
-        holders = [
-            {"pid": holder.pid, "gpus": holder.gpus, "bytes": holder.bytes_each}
-            for holder in card.holders(self._launch.card)
-        ]
-        return {"simulation": True, "processes": holders}
+        """What NVML and the kernel would say of the box."""
+        engine, host = self._process.engine, self._process.card.host()
+        drifts = engine.pacer.drifts
+        streams = engine.counters().running
+        gpus = [host.reading(gpu, streams=streams, drifts=drifts) for gpu in range(self._launch.preset.box.gpus)]
+        allreduce_s = engine.allreduce.seconds(payload_bytes(engine.preset, 1))
+        around = host.host_reading(allreduce_s=allreduce_s, drifts=drifts)
+        return {"simulation": True, "gpus": gpus, "host": around, "xids": host.xids}

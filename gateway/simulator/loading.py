@@ -52,10 +52,12 @@ def needed_bytes(preset: Preset, *, utilisation: float = 0.9) -> int:
     return round(preset.box.memory_bytes * utilisation)
 
 
-def plan_start(preset: Preset, allreduce: AllReduce, *, free_bytes: int, speed: float = 1.0) -> StartPlan:
+def plan_start(
+    preset: Preset, allreduce: AllReduce, *, free_bytes: int, utilisation: float = 0.9, speed: float = 1.0
+) -> StartPlan:
     """The start of ``preset`` with so much free on its fullest GPU."""
     stop_at, outcome, reason = None, Outcome.READY, ""
-    wanted = needed_bytes(preset)
+    wanted = needed_bytes(preset, utilisation=utilisation)
     if free_bytes < wanted:
         gib = 1024**3
         outcome, stop_at = Outcome.FAILS, Phase.WORKERS

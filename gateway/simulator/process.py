@@ -16,15 +16,17 @@ from random import Random
 from typing import Final
 
 from gateway.aio import Nursery
-from gateway.simulator import card
+from gateway.simulator.card import Card
 from gateway.simulator.core_child import CoreChild
 from gateway.simulator.drift import Drift
 from gateway.simulator.engine import SimEngine
 from gateway.simulator.face import Face, Mood
 from gateway.simulator.ids import Ids
 from gateway.simulator.launch import Launch, SigtermEnding
+from gateway.simulator.loading import needed_bytes, plan_start
 from gateway.simulator.loadlog import Speaker, load_lines, milestones
 from gateway.simulator.nccl import Outcome
+from gateway.simulator.nccl_log import info_lines
 from gateway.simulator.printer import Printer
 from gateway.simulator.spec import ServerSpec
 from gateway.simulator.wire import Connection
@@ -59,6 +61,7 @@ class ServerProcess:
         self._ended: asyncio.Future[int] = self._loop.create_future()
         self._nursery = Nursery(self._task_failed)
         self._child = CoreChild(self._core_died)
+        self.card = Card(launch.card, launch.preset.box)
         self._listener: asyncio.Server | None = None
         self._random = Random(f"process/{launch.seed}")  # noqa: S311 - a simulation, no secret
         self.sigterm = launch.sigterm
@@ -109,15 +112,17 @@ class ServerProcess:
         started_s = self._loop.time()
         steps = milestones(self._launch.preset)
         url = f"http://{self._launch.host}:{bound.getsockname()[1]}"
-        is_core_there = False
+        is_core_there = is_joined = False
         for line in load_lines(self._launch.preset, self._spec, url=url, api_pid=os.getpid()):
             await self._until(started_s + line.at_s / self._launch.load_speed)
             if line.at_s >= steps.core_s and not is_core_there:
                 is_core_there = True
                 if not await self._start_core():
                     return
-            if line.at_s >= steps.weights_from_s and not await self._joins():
-                return
+            if line.at_s >= steps.weights_from_s and not is_joined:
+                is_joined = True
+                if not await self._joins():
+                    return
             self._print.load_line(line, core_pid=self._child.pid or 0)
         self.face = self._make_face()
         self._listener = await self._loop.create_server(self._connection, sock=bound, backlog=_BACKLOG)
@@ -128,40 +133,37 @@ class ServerProcess:
 
     async def _start_core(self) -> bool:
         """Start EngineCore if the cards have room; else end as vLLM does, with code 1."""
-        box = self._launch.preset.box
-        gpus = min(box.gpus, self._spec.tensor_parallel)
-        wanted = int(box.memory_bytes * self._spec.memory_share)
-        held = [0] * gpus
-        for holder in card.holders(self._launch.card):
-            for gpu in range(min(gpus, holder.gpus)):
-                held[gpu] += holder.bytes_each
-        free = box.memory_bytes - max(held)
-        if free < wanted:
-            gib = 1 << 30
-            text = (
-                f"ValueError: Free memory on device cuda:0 ({free / gib:.2f}/{box.memory_bytes / gib:.2f} GiB) on startup "
-                f"is less than desired GPU memory utilization ({self._spec.memory_share}, {wanted / gib:.2f} GiB). "
-                "Decrease GPU memory utilization or reduce GPU memory used by other processes."
-            )
-            self._print.line(Speaker.CORE, text, source="core.py:1210", level="ERROR")
-            self._end(1)
+        gpus = min(self._launch.preset.box.gpus, self._spec.tensor_parallel)
+        host = self.card.host()
+        free = min(host.free_bytes(gpu) for gpu in range(gpus))
+        wanted = needed_bytes(self._launch.preset, utilisation=self._spec.memory_share)
+        share = self._spec.memory_share
+        plan = plan_start(self._launch.preset, self.engine.allreduce, free_bytes=free, utilisation=share)
+        if free < wanted and plan.exit_code is not None:
+            self._fail(f"ValueError: {plan.reason}", plan.exit_code)
             return False
-        await self._child.start(self._launch.card, gpus=gpus, bytes_each=wanted)
+        await self._child.start(self.card.folder, gpus=gpus, bytes_each=wanted)
         return True
 
     async def _joins(self) -> bool:
         """Whether NCCL comes up: one that hangs hangs for ever, one that fails ends the process with code 1."""
-        match self.engine.allreduce.outcome:
+        allreduce = self.engine.allreduce
+        pid = self._child.pid or 0
+        for line in info_lines(allreduce, self._launch.environment, host="simulated", pid=pid):
+            self._print.raw(f"({Speaker.CORE} pid={pid}) {line}")
+        match allreduce.outcome:
             case Outcome.READY:
                 return True
             case Outcome.HANGS:
                 await self._loop.create_future()
                 return False
             case Outcome.FAILS:
-                text = "RuntimeError: NCCL error: invalid usage (run with NCCL_DEBUG=WARN for details)"
-                self._print.line(Speaker.CORE, text, source="core.py:1210", level="ERROR")
-                self._end(1)
+                self._fail(f"RuntimeError: NCCL error: {allreduce.reason}", 1)
                 return False
+
+    def _fail(self, text: str, code: int) -> None:
+        self._print.line(Speaker.CORE, text, source="core.py:1210", level="ERROR", pid=self._child.pid)
+        self._end(code)
 
     def _make_face(self) -> Face:
         launch = self._launch
