@@ -203,20 +203,19 @@ class Answer:
             return quote(content)
         if tool and not self._manners.parses_tools:
             content, tool = content + tool, ""
-        call = b""
-        if tool:
-            is_named, arguments = choice.tool.feed(tool)
-            if is_named:
-                call = tool_name_json(choice.tool.call_id, choice.tool.name)
-                if arguments:
-                    call = call[:-2] + b',"arguments":%b}}' % quote(arguments)
-            elif arguments:
-                call = tool_arguments_json(arguments)
+        call = self._call(choice.tool, tool) if tool or choice.tool.held else b""
         if not self._manners.parses_reasoning and not call:
             return b'{"content":%b}' % quote(content)
         return delta_json(
             reasoning=reasoning, content=content, tool=call, null_reasoning=not self.asked.include_reasoning
         )
+
+    @staticmethod
+    def _call(tool: ToolText, text: str) -> bytes:
+        is_named, arguments = tool.feed(text)
+        if is_named:
+            return tool_name_json(tool.call_id, tool.name)
+        return tool_arguments_json(arguments) if arguments else b""
 
     def _logprobs(self, choice: Choice, tokens: list[Token]) -> bytes:
         if self.asked.logprobs is None or not tokens:

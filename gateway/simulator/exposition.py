@@ -184,6 +184,9 @@ class Page:
         self._lines += [
             f"{full}_count{{{self._labels}}} {float(seen)}",
             f"{full}_sum{{{self._labels}}} {histogram.total}",
+            f"# HELP {full}_created {name}, simulated.",
+            f"# TYPE {full}_created gauge",
+            f"{full}_created{{{self._labels}}} {self._created}",
         ]
 
     def _tool_parser(self) -> None:

@@ -17,25 +17,28 @@ END_TEXT: Final = "<|im_end|>"  # how the end token is named where its text is a
 class ToolText:
     """Takes a call's raw JSON apart as it comes: first the name, then the arguments; owner: one choice."""
 
-    __slots__ = ("_depth", "_seen", "arguments", "call_id", "name")
+    __slots__ = ("_depth", "_seen", "arguments", "call_id", "held", "name")
 
     def __init__(self, call_id: str, name: str) -> None:
         self.call_id = call_id
         self.name = name
         self.arguments: str | None = None  # None until the name is complete
+        self.held = ""  # arguments that came together with the name: the name goes out alone
         self._seen = ""
         self._depth = 0
 
     def feed(self, text: str) -> tuple[bool, str]:
-        """Return (whether the name is complete with this text, what it adds to the arguments)."""
+        """Return (whether the name is complete with this text, what goes out of the arguments)."""
         if self.arguments is not None:
-            return False, self._within(text)
+            held, self.held = self.held, ""
+            return False, held + self._within(text)
         self._seen += text
         _, found, rest = self._seen.partition(_ARGUMENTS)
         if not found:
             return False, ""
         self.arguments = ""
-        return True, self._within(rest)
+        self.held = self._within(rest)
+        return True, ""
 
     def _within(self, text: str) -> str:
         """Return the part of ``text`` that belongs to the arguments' object: not the brace that closes the call."""
