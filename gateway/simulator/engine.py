@@ -110,7 +110,7 @@ class SimEngine:
                 self._reserved_tokens -= sequence.reserved
         self._running = [sequence for sequence in self._running if id(sequence) not in left]
         if not self._requests:
-            self._due = None
+            self._due, self._duration_s = None, 0.0
 
     def abort_all(self, now: float) -> list[Emission]:
         """The engine stops: what is pending leaves with the finish reason abort."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from gateway.simulator.drift import POWER_CAP_BIT, DriftKind, Drifts, GpuSigns
+from gateway.simulator.drift import POWER_CAP_BIT, Drifts, GpuSigns
 from gateway.simulator.presets import Box
 
 IDLE_BIT = 0x1
@@ -107,7 +107,7 @@ class GpuHost:
         if wanted_w >= _CAP_SHARE * limit_w and streams:
             reasons |= POWER_CAP_BIT
             ratio *= _CAPPED_CLOCK if streams >= _LOADED_STREAMS else 1.0
-        robbed = drifts.has(DriftKind.CPU_THEFT)
+        robbed = drifts.host_signs().run_delay_share > 0
         power_w = min(wanted_w * (0.6 + 0.4 * ratio), float(limit_w))
         return GpuReading(
             index=gpu,

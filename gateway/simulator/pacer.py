@@ -54,7 +54,7 @@ class Pacer:
         if prompt_tokens:
             step_s += prefill_s(self._preset, self._allreduce, prompt_tokens) * self.effects.prefill
         step_s *= self.noise.factor(at)
-        if self.effects.jitter_cv:
+        if self.effects.jitter_cv and decoding:
             step_s *= max(0.6, 1.0 + self.effects.jitter_cv * self._rng.gauss())
         floor_s = decoding / self._preset.pace.frontend_chunks_per_s
         return step_s if step_s >= floor_s else _held_back(step_s, floor_s, decoding)

@@ -41,7 +41,7 @@ class Vocabulary:
     def __init__(self) -> None:
         texts = [" " + word for word in _WORDS] + list(_ENDS) + list(_GARBAGE)
         self._words = {
-            channel: tuple(Token(text, channel, _FIRST_WORD + at) for at, text in enumerate(texts))
+            channel: tuple(Token(text, channel, _FIRST_WORD + texts.index(text)) for text in texts)
             for channel in (Channel.REASONING, Channel.CONTENT)
         }
 
