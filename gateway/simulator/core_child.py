@@ -31,11 +31,13 @@ class CoreChild:
         return self._process.pid if self._process is not None else None
 
     async def start(self, card: Path, *, gpus: int, bytes_each: int) -> None:
-        """Start it with so much memory on each GPU."""
+        """Start it; return when it holds so much memory on each GPU (or has died)."""
         self._process = await asyncio.create_subprocess_exec(
             sys.executable, "-I", "-S", str(_SCRIPT), str(card), str(gpus), str(bytes_each),
-            stdin=asyncio.subprocess.DEVNULL,
+            stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
         )  # fmt: skip
+        if self._process.stdout is not None:
+            await self._process.stdout.readline()
         self._watch = spawn(self._await_end(self._process), name="engine-core")
 
     async def _await_end(self, process: asyncio.subprocess.Process) -> None:

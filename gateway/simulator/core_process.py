@@ -26,6 +26,7 @@ def main() -> None:
     with open(f"{path}.new", "w", encoding="utf-8") as file:  # noqa: PTH123
         json.dump({"pid": pid, "gpus": gpus, "bytes": held_bytes}, file)
     os.replace(f"{path}.new", path)  # noqa: PTH105
+    os.write(sys.stdout.fileno(), b"held\n")
     # Ctrl-C at a terminal reaches the whole group; the API process decides what becomes of this one.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     while True:

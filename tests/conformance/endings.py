@@ -202,3 +202,10 @@ def await_no_holder(card: str) -> None:
     while holders(card):
         assert time.monotonic() < deadline
         time.sleep(0.02)
+
+
+def await_running(port: int, count: int) -> None:
+    """Wait until the engine says that so many requests run."""
+    deadline = time.monotonic() + 10
+    while running_of(metrics(port)) != count:
+        assert time.monotonic() < deadline

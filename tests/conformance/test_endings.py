@@ -219,16 +219,10 @@ def test_a_client_that_leaves_frees_its_place_and_is_no_finished_request(ready: 
     data, _ = raw_request(name, max_tokens=1900, ignore_eos=True)
     with socket.create_connection(("127.0.0.1", server.port), 5) as client:
         client.sendall(data)
-        await_running(server.port, 1)
+        endings.await_running(server.port, 1)
         assert exchange(server.port, "get-load").body == b'{"server_load":1}'
     left = time.monotonic()
-    await_running(server.port, 0)
+    endings.await_running(server.port, 0)
     assert time.monotonic() - left < 1  # 0.05 s on a quiet machine
     assert b'finished_reason="abort"} 0.0' in endings.metrics(server.port)
     assert exchange(server.port, "get-load").body == b'{"server_load":0}'
-
-
-def await_running(port: int, count: int) -> None:
-    deadline = time.monotonic() + 5
-    while endings.running_of(endings.metrics(port)) != count:
-        assert time.monotonic() < deadline
