@@ -36,7 +36,7 @@ drifts = st.builds(
 deeds = st.lists(st.one_of(requests, drifts, st.integers(0, 12)), max_size=30)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     deployment=st.sampled_from(PRESETS),
     arguments=st.sampled_from([[], ["--max-num-seqs=2"], ["--stream-interval=5"], ["--max-num-batched-tokens=512"]]),

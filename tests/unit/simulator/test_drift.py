@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from gateway.simulator.drift import OF_THE_PROCESS, POWER_CAP_BIT, SW_THERMAL_BIT, Drift, DriftKind
@@ -68,7 +70,7 @@ def test_stolen_cores_show_in_the_first_token_and_the_gaps() -> None:
     number = machine.submit(forced(400), 100.0)
     robbed = run(machine).of(number)
     assert robbed[0][0] - 100.0 > calm[0][0] + 0.02
-    gaps = sorted(b - a for (a, _), (b, _) in zip(robbed, robbed[1:], strict=False))
+    gaps = sorted(b - a for (a, _), (b, _) in itertools.pairwise(robbed))
     assert gaps[len(gaps) * 99 // 100] > 1.4 * (calm[2][0] - calm[1][0])
     assert (robbed[-1][0] - robbed[0][0]) / (calm[-1][0] - calm[0][0]) == pytest.approx(1.07, abs=0.04)
     assert looked(machine).utilisation == 92
@@ -139,7 +141,7 @@ def test_a_power_cap_shows_as_limit_reason_and_clock() -> None:
     assert reading.sm_clock_mhz < CALM.box.sm_clock_mhz
 
 
-@pytest.mark.parametrize(("size", "generation"), [(0.05, 4), (0.3, 2)])
+@pytest.mark.parametrize("size, generation", [(0.05, 4), (0.3, 2)])
 def test_a_slower_link_shows_its_generation_replays_and_all_reduce(size: float, generation: int) -> None:
     machine = engine(CALM)
     machine.inject(Drift(kind=DriftKind.PCIE_GEN, magnitude=size, gpu=1), 0.0)
@@ -178,6 +180,13 @@ def test_an_unreadable_cause_shows_nowhere_and_acts(kind: DriftKind) -> None:
     reading = GpuHost(CALM.box).host_reading(allreduce_s=25e-6, drifts=drifts)
     assert reading.cpu_pressure == 0
     assert reading.allreduce_s == 25e-6
+
+
+def test_what_is_wrong_with_a_card_is_no_reading_of_the_host() -> None:
+    machine = engine(CALM)
+    machine.inject(Drift(kind=DriftKind.THERMAL, magnitude=0.3), 0.0)
+    reading = GpuHost(CALM.box).host_reading(allreduce_s=25e-6, drifts=machine.pacer.drifts)
+    assert (reading.cpu_pressure, reading.run_delay_share, reading.allreduce_s) == (0, 0, 25e-6)
 
 
 def test_an_idle_card_reads_idle_whatever_is_wrong() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 
 import pytest
@@ -30,7 +31,7 @@ def test_the_first_token_comes_after_the_prompt_and_the_rest_at_the_step_time() 
     done = run(machine)
     instants = [at for at, _ in done.of(number)]
     assert 5.12 < instants[0] < 5.25
-    gaps = [b - a for a, b in zip(instants, instants[1:], strict=False)]
+    gaps = [b - a for a, b in itertools.pairwise(instants)]
     assert max(gaps) - min(gaps) < 1e-4
     assert gaps[0] == pytest.approx(1 / 80.75, rel=0.01)
 
@@ -208,6 +209,19 @@ def test_a_stop_ends_all_with_the_reason_abort() -> None:
     assert [emission.finish for emission in last] == ["abort", "abort"]
     assert machine.next_at() is None
     assert machine.counters().finished == {"abort": 2}
+
+
+def test_a_stop_tells_nothing_of_what_had_ended() -> None:
+    machine = engine(CALM)
+    machine.submit(SimRequest(prompt_tokens=10, max_tokens=400, n=2, seed=5, reasoning_share=0.0), 0.0)
+    ended = 0
+    while not ended:
+        due = machine.next_at()
+        assert due is not None
+        ended = sum(emission.finish is not None for emission in machine.step(due))
+    assert len(machine.abort_all(60.0)) == 2 - ended
+    assert machine.abort_all(61.0) == []
+    assert machine.counters().finished["abort"] == 2 - ended
 
 
 def test_speculation_brings_several_tokens_a_step() -> None:

@@ -57,7 +57,7 @@ def test_errors_of_the_driver_are_kept_with_their_instant() -> None:
 
 
 @pytest.mark.parametrize(
-    ("streams", "power_w", "clock_mhz", "reasons"),
+    "streams, power_w, clock_mhz, reasons",
     [(0, 130, 1980, 1), (1, 497, 1980, 0), (64, 640, 1505, POWER_CAP_BIT)],
 )
 def test_the_readings_are_those_of_the_recorded_card(streams: int, power_w: int, clock_mhz: int, reasons: int) -> None:

@@ -23,7 +23,7 @@ def rate(environment: dict[str, str], *, box: Box = HEALTHY) -> float:
     return single_stream_tps(preset(), started(environment, box=box), context_tokens=356)
 
 
-@pytest.mark.parametrize(("protocol", "us"), [("LL", 22), ("LL128", 50), ("Simple", 89)])
+@pytest.mark.parametrize("protocol, us", [("LL", 22), ("LL128", 50), ("Simple", 89)])
 def test_the_belief_at_the_decode_payload_is_that_of_the_cost_model(protocol: str, us: float) -> None:
     believed = started({"NCCL_PROTO": "LL,LL128,Simple"}).believed_s("Ring", protocol, DECODE)
     assert believed * 1e6 == pytest.approx(us, rel=0.05)
@@ -67,7 +67,7 @@ def test_a_graph_file_for_another_number_of_gpus_fails() -> None:
 
 
 @pytest.mark.parametrize(
-    ("environment", "transport"),
+    "environment, transport",
     [
         ({}, Transport.SHM),
         ({"NCCL_P2P_LEVEL": "SYS"}, Transport.P2P),
@@ -132,7 +132,7 @@ def test_the_pcie_kernel_takes_9_to_14_percent_off_a_token() -> None:
 
 
 @pytest.mark.parametrize(
-    ("box", "hidden"),
+    "box, hidden",
     [
         (replace(HEALTHY, sm=90), 7168),
         (replace(HEALTHY, gpus=6), 7168),

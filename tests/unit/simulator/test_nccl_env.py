@@ -14,7 +14,7 @@ def read(environment: dict[str, str], version: tuple[int, ...] = CURRENT) -> Ncc
 
 
 @pytest.mark.parametrize(
-    ("text", "number"),
+    "text, number",
     [("1", 1), ("true", 0), ("8x", 8), ("010", 8), ("0x10", 16), ("-3", -3), ("", 0), (" 7", 7), ("+2", 2), ("0", 0)],
 )
 def test_integers_are_read_as_c_reads_them(text: str, number: int) -> None:
@@ -84,7 +84,7 @@ def test_2_31_clears_the_functions_that_the_list_of_algorithms_does_not_name() -
 
 
 @pytest.mark.parametrize(
-    ("environment", "low", "high"),
+    "environment, low, high",
     [
         ({"NCCL_MIN_CTAS": "16", "NCCL_MAX_CTAS": "32"}, 16, 32),
         ({"NCCL_MIN_NCHANNELS": "4"}, 4, None),

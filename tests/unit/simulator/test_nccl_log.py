@@ -41,7 +41,7 @@ def test_the_table_holds_what_the_choice_is_made_by() -> None:
 
 
 @pytest.mark.parametrize(
-    ("graph", "count", "bandwidth", "kind"), [(Graph.HEALTHY, 4, 24.0, "SYS/PIX"), (Graph.BROKEN, 2, 0.1, "SYS/SYS")]
+    "graph, count, bandwidth, kind", [(Graph.HEALTHY, 4, 24.0, "SYS/PIX"), (Graph.BROKEN, 2, 0.1, "SYS/SYS")]
 )
 def test_the_graph_tells_a_broken_search(graph: Graph, count: int, bandwidth: float, kind: str) -> None:
     found = lines(ALL, box=replace(BOX, graph=graph))
@@ -50,7 +50,7 @@ def test_the_graph_tells_a_broken_search(graph: Graph, count: int, bandwidth: fl
 
 
 @pytest.mark.parametrize(
-    ("environment", "via"),
+    "environment, via",
     [({}, "SHM/direct/direct"), ({"NCCL_P2P_LEVEL": "SYS"}, "P2P/CUMEM"), ({"NCCL_SHM_DISABLE": "1"}, "NET/Socket/0")],
 )
 def test_the_channels_tell_the_transport(environment: dict[str, str], via: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from math import log
 from random import Random
 from statistics import fmean, pstdev
@@ -38,7 +39,7 @@ def test_the_level_is_an_ar1_with_its_spread_and_correlation_also_when_looked_at
     machine = noise(NoiseSpec(step_cv=0.0, level_cv=0.03, level_phi=0.6, level_s=1.0, start_sigma=0.0))
     levels = [log(machine.factor(at * float(every) + 0.5)) for at in range(20_000)]
     spread = pstdev(levels)
-    pairs = list(zip(levels, levels[1:], strict=False))
+    pairs = list(itertools.pairwise(levels))
     assert spread == pytest.approx(0.03, rel=0.05)
     assert fmean(a * b for a, b in pairs) / spread**2 == pytest.approx(0.6**every, abs=0.03)
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from gateway.simulator.presets import parameters, preset_from
-from tests.fakes.presets import NAMES, engine, forced, load, preset, run, tree
+from tests.fakes.presets import NAMES, engine, forced, load, preset, quiet, run, tree
 
 SEEDS = range(1, 5)
 
@@ -51,11 +51,27 @@ def single_stream(name: str) -> float:
 
 
 @pytest.mark.parametrize(
-    ("name", "published"),
+    "name, published",
     [("kimi-k2.5-int4", 80.1), ("kimi-k2.5-int4", 81.4), ("kimi-k2.5-nvfp4", 61.0), ("qwen3-8b-h200", 196.3)],
 )
 def test_a_single_stream_has_the_published_rate_within_2_percent(name: str, published: float) -> None:
     assert single_stream(name) == pytest.approx(published, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    "environment, low, high",
+    [
+        ({}, 39, 43),
+        ({"NCCL_P2P_LEVEL": "SYS", "NCCL_GRAPH_FILE": "/etc/turin-8gpu.xml"}, 65, 68),
+        ({"NCCL_P2P_LEVEL": "SYS", "NCCL_PROTO": "LL,Simple;allreduce:LL"}, 65, 68),
+    ],
+)
+def test_the_broken_box_has_its_published_rates_before_and_after_the_cure(
+    environment: dict[str, str], low: float, high: float
+) -> None:
+    machine = engine(quiet(preset("kimi-k2.5-int4-turin")), environment=environment)
+    number = machine.submit(forced(512), 0.0)
+    assert low <= run(machine).rate(number) <= high
 
 
 def test_about_half_of_a_single_stream_is_reasoning() -> None:
@@ -67,7 +83,7 @@ def test_about_half_of_a_single_stream_is_reasoning() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "published"), [("kimi-k2.5-int4", 2276.0), ("minimax-m2.5-fp8", 4000.0), ("qwen3-8b-h200", 12_200.0)]
+    "name, published", [("kimi-k2.5-int4", 2276.0), ("minimax-m2.5-fp8", 4000.0), ("qwen3-8b-h200", 12_200.0)]
 )
 def test_many_streams_have_the_published_rate_within_5_percent(name: str, published: float) -> None:
     given = preset(name)
@@ -77,14 +93,14 @@ def test_many_streams_have_the_published_rate_within_5_percent(name: str, publis
     assert done.counters.generation_tokens_total / done.now == pytest.approx(published, rel=0.05)
 
 
-@pytest.mark.parametrize(("streams", "recorded"), [(1, 195.0), (4, 767.0), (16, 2975.0), (64, 9650.0)])
+@pytest.mark.parametrize("streams, recorded", [(1, 195.0), (4, 767.0), (16, 2975.0), (64, 9650.0)])
 def test_the_recorded_engine_scales_as_it_did(streams: int, recorded: float) -> None:
     machine = engine(preset("qwen3-8b-h200"))
     done = load(machine, [forced(seed=at, prompt=20) for at in range(streams)], at_once=streams)
     assert 512 * streams / done.now == pytest.approx(recorded, rel=0.06)
 
 
-@pytest.mark.parametrize(("context", "recorded"), [(128, 195.8), (4096, 190.1), (16_384, 175.7)])
+@pytest.mark.parametrize("context, recorded", [(128, 195.8), (4096, 190.1), (16_384, 175.7)])
 def test_the_recorded_engine_slows_with_context_as_it_did(context: int, recorded: float) -> None:
     machine = engine(preset("qwen3-8b-h200"))
     number = machine.submit(forced(512, prompt=context), 0.0)
