@@ -139,7 +139,8 @@ class Page:
         self._family(name, kind, {self._labels: value})
 
     def _with(self, label: str, values: Mapping[str, float]) -> dict[str, float]:
-        return {f'{self._labels},{label}="{name}"': value for name, value in values.items()}
+        labels = {"engine": "0", "model_name": self._model}
+        return {_labels(labels | {label: name}): value for name, value in values.items()}
 
     def _gauges(self, counters: Counters) -> None:
         self._plain("num_requests_running", "gauge", counters.running)
@@ -197,3 +198,8 @@ class Page:
             for kind in ("chat_completions", "responses", "other")
         }
         self._family("tool_call_parser_invocations_total", "counter", values)
+
+
+def _labels(labels: Mapping[str, str]) -> str:
+    """Labels in the order of their names, as vLLM has them."""
+    return ",".join(f'{name}="{labels[name]}"' for name in sorted(labels))

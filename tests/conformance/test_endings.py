@@ -224,5 +224,5 @@ def test_a_client_that_leaves_frees_its_place_and_is_no_finished_request(ready: 
     left = time.monotonic()
     endings.await_running(server.port, 0)
     assert time.monotonic() - left < 1  # 0.05 s on a quiet machine
-    assert b'finished_reason="abort"} 0.0' in endings.metrics(server.port)
+    assert b'finished_reason="abort",model_name="tiny"} 0.0' in endings.metrics(server.port)
     assert exchange(server.port, "get-load").body == b'{"server_load":0}'

@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+import re
+
+from gateway.simulator.exposition import Page, Tallies
+from gateway.simulator.request import Timing
+from tests.fakes.plain_engine import PlainEngine
+
+
+def value(page: bytes, series: str) -> float:
+    found = re.search(rf"^{re.escape(series)} (\S+)$", page.decode(), re.MULTILINE)
+    assert found, series
+    return float(found[1])
+
+
+def test_an_ended_answer_is_in_the_histograms() -> None:
+    tallies = Tallies()
+    timing = Timing(queued_at=0.0, scheduled_at=0.5, first_token_at=1.0, last_token_at=3.0)
+    tallies.asked(n=1)
+    tallies.ended(timing, prompt_tokens=7, tokens=5, max_tokens=9)
+    page = Page("m", created=1.0).render(PlainEngine().counters(), tallies)
+    labels = 'engine="0",model_name="m"'
+    assert value(page, f"vllm:time_to_first_token_seconds_sum{{{labels}}}") == 1.0
+    assert value(page, f"vllm:request_decode_time_seconds_sum{{{labels}}}") == 2.0
+    assert value(page, f"vllm:inter_token_latency_seconds_count{{{labels}}}") == 4
+    assert value(page, f"vllm:inter_token_latency_seconds_sum{{{labels}}}") == 2.0
+    assert value(page, 'vllm:request_prompt_tokens_bucket{engine="0",le="5.0",model_name="m"}') == 0
+    assert value(page, 'vllm:request_prompt_tokens_bucket{engine="0",le="10.0",model_name="m"}') == 1
+
+
+def test_a_call_of_a_tool_is_a_stop_to_the_engine() -> None:
+    engine = PlainEngine()
+    engine.finished = {"tool_calls": 2, "stop": 1}
+    page = Page("m", created=1.0).render(engine.counters(), Tallies())
+    assert value(page, 'vllm:request_success_total{engine="0",finished_reason="stop",model_name="m"}') == 3
+
+
+def test_every_family_says_that_it_is_simulated() -> None:
+    page = Page("m", created=1.0).render(PlainEngine().counters(), Tallies()).decode()
+    helps = [line for line in page.splitlines() if line.startswith("# HELP")]
+    assert len(helps) == sum(line.startswith("# TYPE") for line in page.splitlines())
+    assert all(line.endswith("simulated.") for line in helps)
