@@ -69,6 +69,7 @@ class Connection(asyncio.Protocol):
     def __init__(self, target: Target) -> None:
         self.target = target
         self.idle_since = 0.0
+        self.paused = False
         self._receiver: Receiver | None = None
         self._transport: asyncio.Transport | None = None
 
@@ -95,11 +96,13 @@ class Connection(asyncio.Protocol):
 
     def pause(self) -> None:
         """Read nothing more until :meth:`resume`."""
+        self.paused = True
         if self._transport is not None:
             self._transport.pause_reading()
 
     def resume(self) -> None:
         """Read again."""
+        self.paused = False
         if self._transport is not None:
             self._transport.resume_reading()
 
