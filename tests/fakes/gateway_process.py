@@ -174,6 +174,12 @@ class GatewayProcess:
         os.kill(pid, number)
         return pid
 
+    async def kill(self, child: str) -> int:
+        """SIGKILL one child; returns its process id once it is dead and its sockets are closed."""
+        pid = self.send(child)
+        await self.until(lambda: not lives(pid), f"{child} is dead")
+        return pid
+
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to the command, as an operator or an init system does."""
         self.process.send_signal(number)
