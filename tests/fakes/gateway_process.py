@@ -175,9 +175,9 @@ class GatewayProcess:
         return pid
 
     async def kill(self, child: str) -> int:
-        """SIGKILL one child; returns its process id once it is dead and its sockets are closed."""
-        pid = self.send(child)
-        await self.until(lambda: not lives(pid), f"{child} is dead")
+        """SIGKILL one child; returns its process id once all its threads are dead, and so its sockets closed."""
+        after, pid = self.now, self.send(child)
+        await self.event("supervisor.decided", after=after, reason=f"{child} ended with signal 9")
         return pid
 
     def signal(self, number: signal.Signals) -> None:

@@ -36,9 +36,8 @@ async def killed_control(running: GatewayProcess, load: Load, *, twice: bool) ->
     await running.kill("control")
     if twice:
         await running.event("supervisor.started", after=after, child="control")
-        after = running.now
         await running.kill("control")
-    last = loop.time()
+    after, last = running.now, loop.time()
     await load.more(5)
     assert (await running.get("/metrics")).status == 200  # who asks meanwhile is answered by the next one
     await running.event("supervisor.decided", after=after, reason="control is ready")
