@@ -18,10 +18,11 @@ from gateway.core.link.messages import (
     Hello,
     Refused,
     Settled,
+    WorkerMessage,
 )
 from gateway.proxy import link as link_module
 from gateway.proxy.link import BATCH_RECORDS, BATCH_S, MAX_QUEUED_FAILURES, MAX_QUEUED_RECORDS, WorkerLink
-from tests.fakes.link_ends import PULSE, bare_heartbeat, bare_record, control_end
+from tests.fakes.link_ends import PULSE, FarEnd, bare_heartbeat, bare_record, control_end
 from tests.fakes.memory_streams import Streams, memory_pair, transport_of
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.looptime]
@@ -32,11 +33,15 @@ class Control:
 
     def __init__(self) -> None:
         self.away = False
+        self.lost = 0
         self.attempts: list[float] = []
         self.ends: asyncio.Queue[Streams] = asyncio.Queue()
         self.made: list[Streams] = []
         self.given: list[Streams] = []
         self.running: asyncio.Task[None]
+
+    def note_lost(self) -> None:
+        self.lost += 1
 
     async def connect(self) -> Streams:
         self.attempts.append(asyncio.get_running_loop().time())
@@ -82,7 +87,13 @@ async def running(control: Control) -> AsyncIterator[tuple[WorkerLink, list]]:
         return bare_heartbeat(sent_at=asyncio.get_running_loop().time(), dropped=worker.dropped)
 
     worker = WorkerLink(
-        "unused", 0, on_message=handed.append, heartbeat=heartbeat, started_wall=12.5, connect=control.connect
+        "unused",
+        0,
+        on_message=handed.append,
+        heartbeat=heartbeat,
+        started_wall=12.5,
+        on_lost=control.note_lost,
+        connect=control.connect,
     )
     task = control.running = aio.spawn(worker.run(), name="link")
     try:
@@ -104,6 +115,32 @@ async def test_hello_comes_first_then_a_heartbeat_twice_a_second() -> None:
         beats = [await heard.next_of(Heartbeat) for _ in range(4)]
     times = [beat.sent_at for beat in beats]
     assert [round(later - earlier, 3) for earlier, later in itertools.pairwise(times)] == [0.5, 0.5, 0.5]
+
+
+async def test_a_heartbeat_that_control_waits_for_goes_out_at_once() -> None:
+    control = Control()
+    async with running(control) as (worker, _):
+        heard = control_end(await control.ends.get())
+        first = await heard.next_of(Heartbeat)
+        await asyncio.sleep(0.2)
+        worker.beat_soon()
+        beats = [await heard.next_of(Heartbeat) for _ in range(2)]
+    assert [round(beat.sent_at - first.sent_at, 3) for beat in beats] == [0.2, 0.7]
+
+
+async def test_a_lost_connection_is_told_and_one_that_never_stood_is_not() -> None:
+    control = Control()
+    control.away = True
+    async with running(control):
+        await asyncio.sleep(2.0)
+        assert (len(control.attempts) > 2, control.lost) == (True, 0)
+        control.away = False
+        heard = control_end(await control.ends.get())
+        await heard.next_of(Heartbeat)
+        assert control.lost == 0
+        heard.streams[1].close()
+        await control.ends.get()
+        assert control.lost == 1
 
 
 async def test_records_wait_for_a_batch_but_not_long() -> None:
@@ -130,6 +167,27 @@ async def test_a_failure_alone_is_sent_soon_too() -> None:
         worker.offer_failure(BackendFailure(backend="a", code="backend_died", at=1.0))
         await heard.next_of(Settled)
         assert asyncio.get_running_loop().time() - offered_at == pytest.approx(BATCH_S)
+
+
+async def test_a_steady_flow_goes_out_in_batches_however_long_it_lasts() -> None:
+    control = Control()
+    async with running(control) as (worker, _):
+        heard = control_end(await control.ends.get())
+        await heard.next_of(Heartbeat)
+        counting = aio.spawn(batches_with(heard, records=5000), name="counting")
+        for number in range(5000):  # 500 a second; heartbeats send what is queued, too
+            worker.offer(bare_record(number))
+            await asyncio.sleep(0.002)
+        sizes = await counting
+    assert len(sizes) <= 10 * (1 / BATCH_S + 2) + 1
+    assert min(sizes[1:-1]) >= 5
+
+
+async def batches_with(heard: FarEnd[WorkerMessage], *, records: int) -> list[int]:
+    sizes: list[int] = []
+    while sum(sizes) < records:
+        sizes.append(len((await heard.next_of(Settled)).records))
+    return sizes
 
 
 async def test_a_full_batch_goes_out_at_once() -> None:
