@@ -35,7 +35,7 @@ class Clients(Section):
     )
     connections: Count = Field(
         16_384,
-        description="Open client connections per worker; further ones wait in the kernel. Each costs a descriptor.",
+        description="Open client connections per worker; one more is told 429 and closed. Each costs a descriptor.",
     )
     drain_s: Seconds = Field(
         30.0,
