@@ -29,6 +29,7 @@ from gateway.control.link import WorkerRef
 from gateway.control.loop import ControlLoop, Tools
 from gateway.control.roster import Roster
 from gateway.control.state import ControlState
+from gateway.core.admission.shares import ShareBook
 from gateway.core.link.framing import frame, worker_messages
 from gateway.core.link.messages import RequestRecord, Settled
 from gateway.core.stream.summary import Ending, EngineMetrics, Exactness, Outcome, StreamSummary
@@ -160,7 +161,8 @@ async def control_in(folder: Path) -> AsyncIterator[Control]:
         clock=time.monotonic,
     )
     fleet = Fleet(settings.runtime, generation=0, now=time.monotonic())
-    state = ControlState(fleet, Roster(models=metrics.models, backends=metrics.backends))
+    shares = ShareBook(workers=1, inherited=False, now=time.monotonic())
+    state = ControlState(fleet, Roster(models=metrics.models, backends=metrics.backends, shares=shares))
     await history.start()
     try:
         yield Control(history=history, metrics=metrics, events=events, writer=writer, loop=ControlLoop(state, tools))
