@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Final, Literal, cast
 
 import msgspec
 
@@ -59,6 +59,10 @@ class _Voice:
     bus: Bus
     events: EventLog
     metrics: Metrics
+
+
+LIFE_STRIDE: Final = 1000
+"""What generations jump by from one life to the next: the last few of a life may not have reached the disk."""
 
 
 class ControlShell:
@@ -139,6 +143,7 @@ class ControlShell:
         lives.push_async_callback(listener.close)
 
         await loop.begin()
+        await keeper.written()  # what workers are told first must be what a next life starts from
         link = LinkServer(self._spec.link_path, on_message=loop.worker_said, on_gone=loop.worker_left)
         loop.outlet = link
         await _start_link(link, self._spec.link_path)
@@ -159,6 +164,7 @@ class ControlShell:
         applied = keepsake.config(newer_than=Path(self._spec.runtime_dir) / SPEC_NAME)
         settings = self._configuration(applied, keeper)
         generation, remembered = keepsake.fleet()
+        generation += LIFE_STRIDE if generation else 0
         now = time.monotonic()
         fleet = Fleet(settings.runtime, generation=generation, now=now, remembered=remembered)
         shares = ShareBook(workers=self._spec.workers, inherited=bool(applied), now=now)

@@ -182,6 +182,10 @@ class WorkerLink:
         writing = aio.spawn(self._write(writer), name="link write")
         try:
             await asyncio.wait({reading, writing}, return_when=asyncio.FIRST_COMPLETED)
+            if _ended_well(writing) and writer.can_write_eof():
+                # Not closed yet: with something unread that would be a reset, which takes what was sent before along.
+                writer.write_eof()
+                await asyncio.wait({reading})
         finally:
             self._connected = False
             self._nothing_due()
@@ -262,6 +266,10 @@ class _Conversation:
                 self.spoken = True
                 self._on_message(message)
         return "control closed the connection"
+
+
+def _ended_well(task: asyncio.Task[str]) -> bool:
+    return task.done() and not task.cancelled() and task.exception() is None
 
 
 async def _flush(writer: asyncio.StreamWriter, *, wanted: bool) -> None:

@@ -29,6 +29,8 @@ FAILURES = frozenset(
 )
 TIMEOUTS = frozenset({Ending.FIRST_EVENT_TIMEOUT, Ending.STALL_TIMEOUT})
 
+log = logging.getLogger("gateway.settle")
+
 
 class Settler:
     """Owner of this worker's outcome counters."""
@@ -53,7 +55,7 @@ class Settler:
         try:
             summary = _summary(visit)
         except Exception:  # whatever measuring does, the request must have its record
-            logging.getLogger(__name__).exception("a request could not be measured")
+            log.exception("request.unmeasured", extra={"request_id": visit.request_id})
             summary = None
         record = self._record(visit, summary)
         if record.summary is not None and Flag.TAP_DISABLED in record.summary.flags:
