@@ -11,6 +11,8 @@ import re
 from collections import Counter
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from gateway.core.link.messages import BackendFailure, RequestRecord
 from gateway.core.stream.outcome import decide_outcome
 from gateway.core.stream.summary import Ending, Flag, StreamSummary
@@ -123,7 +125,10 @@ def _summary(visit: Visit) -> StreamSummary | None:
     if exchange is None or exchange.relay is None or exchange.head is None or visit.shape is None:
         return None
     if isinstance(exchange.relay, StreamRelay):
-        return exchange.relay.summary()
+        summary = exchange.relay.summary()
+        if exchange.blocked_s > 0:
+            summary = replace(summary, flags=(*summary.flags, Flag.CLIENT_BLOCKED))
+        return summary
     dialect = visit.endpoint.dialect if visit.endpoint is not None else None
     body = exchange.relay.copy()
     if body is None or dialect is None or exchange.head.status >= 300:

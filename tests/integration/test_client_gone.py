@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from gateway.core.routing.snapshot import LimitPolicy, TimerPolicy, WorkerPolicy
-from gateway.core.stream.summary import Ending, Outcome
+from gateway.core.stream.summary import Ending, Flag, Outcome
 from tests.fakes.backend import End, Script, ScriptedBackend, answer
 from tests.fakes.client import RawClient, raw_client
 from tests.fakes.worker import FakeWorker, backend_view, running_worker
@@ -129,6 +129,8 @@ async def test_a_slow_reader_gets_every_byte() -> None:
         record = await worker.record()
         assert record.outcome is Outcome.OK
         assert record.blocked_s > 0
+        assert record.summary is not None
+        assert Flag.CLIENT_BLOCKED in record.summary.flags, "the pace of this stream is the client's"
 
 
 async def test_a_client_that_leaves_after_the_end_marker_had_everything() -> None:
@@ -196,8 +198,9 @@ async def test_a_connection_to_be_closed_is_not_kept_for_a_client_that_does_not_
                     await asyncio.sleep(0.01)
 
 
+@pytest.mark.looptime
 async def test_a_client_that_reads_slowly_is_not_given_up() -> None:
-    policy = WorkerPolicy(timers=TimerPolicy(client_write_s=0.3))
+    policy = WorkerPolicy(timers=TimerPolicy(client_write_s=2))
     body = b'{"x":"' + b"x" * 12_000_000 + b'"}'
     async with ScriptedBackend() as backend, running_worker(client_buffer_bytes=32 * 1024) as worker:
         worker.serve([backend_view(backend.url)], policy=policy)
@@ -210,5 +213,5 @@ async def test_a_client_that_reads_slowly_is_not_given_up() -> None:
                 data = await client.reader.read(65536)
                 assert data, "the connection was cut although the client reads"
                 seen_bytes += len(data)
-                await asyncio.sleep(0.006)
+                await asyncio.sleep(0.1)
             assert asyncio.get_running_loop().time() - began > 2 * policy.timers.client_write_s
