@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Final, Literal, cast
 
 import msgspec
 
@@ -36,6 +36,7 @@ from gateway.control.loop import ControlLoop, Tools
 from gateway.control.operations import ControlOperations, Installation, read_config
 from gateway.control.roster import Roster
 from gateway.control.state import ControlState
+from gateway.core.admission.shares import ShareBook
 from gateway.errors import ConfigError, RuntimeDirUnusable
 from gateway.fleet import Fleet
 from gateway.settings import Settings, parse
@@ -58,6 +59,10 @@ class _Voice:
     bus: Bus
     events: EventLog
     metrics: Metrics
+
+
+LIFE_STRIDE: Final = 1000
+"""What generations jump by from one life to the next: the last few of a life may not have reached the disk."""
 
 
 class ControlShell:
@@ -109,16 +114,14 @@ class ControlShell:
         keepsake = Keepsake(Path(self._spec.runtime_dir))
         keeper = Keeper(keepsake, on_problem=_keepsake_teller(voice.events))
         lives.push_async_callback(keeper.close)
-        settings = self._configuration(keepsake, keeper)
+        state = self._state(voice, keepsake=keepsake, keeper=keeper)
         token = load_or_make_token(Path(self._spec.runtime_dir))
 
         history = SqliteHistory(_store_policy(self._spec), on_event=_store_teller(voice.events))
         await history.start()
         lives.push_async_callback(history.close)
 
-        self._loop = loop = self._control_loop(
-            voice, fleet=self._fleet(settings, keepsake), keeper=keeper, history=history
-        )
+        self._loop = loop = self._control_loop(state, voice, keeper=keeper, history=history)
         lives.push_async_callback(loop.close)
         self._operations = operations = self._control_operations(loop, voice, keeper=keeper, history=history)
         voice.metrics.follow(operations.figures)
@@ -140,6 +143,7 @@ class ControlShell:
         lives.push_async_callback(listener.close)
 
         await loop.begin()
+        await keeper.written()  # what workers are told first must be what a next life starts from
         link = LinkServer(self._spec.link_path, on_message=loop.worker_said, on_gone=loop.worker_left)
         loop.outlet = link
         await _start_link(link, self._spec.link_path)
@@ -155,13 +159,24 @@ class ControlShell:
             first_round_s=round(time.monotonic() - began, 3),
         )
 
-    def _configuration(self, keepsake: Keepsake, keeper: Keeper) -> Settings:
-        """What an earlier life of this installation applied, else the file.  Raises ConfigError.
+    def _state(self, voice: _Voice, *, keepsake: Keepsake, keeper: Keeper) -> ControlState:
+        """Everything that is decided upon, as an earlier life left it.  Raises ConfigError."""
+        applied = keepsake.config(newer_than=Path(self._spec.runtime_dir) / SPEC_NAME)
+        settings = self._configuration(applied, keeper)
+        generation, remembered = keepsake.fleet()
+        generation += LIFE_STRIDE if generation else 0
+        now = time.monotonic()
+        fleet = Fleet(settings.runtime, generation=generation, now=now, remembered=remembered)
+        shares = ShareBook(workers=self._spec.workers, inherited=bool(applied), now=now)
+        return ControlState(fleet, Roster(models=voice.metrics.models, backends=voice.metrics.backends, shares=shares))
+
+    def _configuration(self, applied: str, keeper: Keeper) -> Settings:
+        """What an earlier life of this installation had ``applied``, else the file.  Raises ConfigError.
 
         So a control that is killed while somebody edits the file comes back with the fleet that it had.
         """
         path = Path(self._spec.config_path)
-        if applied := keepsake.config(newer_than=Path(self._spec.runtime_dir) / SPEC_NAME):
+        if applied:
             try:
                 return parse(applied, str(path), environ=self._environ)
             except ConfigError:
@@ -170,13 +185,9 @@ class ControlShell:
         keeper.keep_config(text)
         return settings
 
-    @staticmethod
-    def _fleet(settings: Settings, keepsake: Keepsake) -> Fleet:
-        generation, remembered = keepsake.fleet()
-        return Fleet(settings.runtime, generation=generation, now=time.monotonic(), remembered=remembered)
-
-    def _control_loop(self, voice: _Voice, *, fleet: Fleet, keeper: Keeper, history: SqliteHistory) -> ControlLoop:
-        roster = Roster(models=voice.metrics.models, backends=voice.metrics.backends)
+    def _control_loop(
+        self, state: ControlState, voice: _Voice, *, keeper: Keeper, history: SqliteHistory
+    ) -> ControlLoop:
         tools = Tools(
             ingest=Ingest(history=history, metrics=voice.metrics, events=voice.events),
             events=voice.events,
@@ -185,7 +196,7 @@ class ControlShell:
             environ=self._environ,
             clock=time.monotonic,
         )
-        return ControlLoop(ControlState(fleet, roster), tools)
+        return ControlLoop(state, tools)
 
     def _control_operations(
         self, loop: ControlLoop, voice: _Voice, *, keeper: Keeper, history: SqliteHistory

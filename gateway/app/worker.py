@@ -1,8 +1,8 @@
 """Builds a worker: the one place where the request flow's parts meet.
 
-A worker accepts only once it has its first snapshot (at most ``FIRST_SNAPSHOT_S``: the kernel queues meanwhile), and
-keeps serving on its last one when control is gone.  Stopping: refuse, finish what is open, and at the deadline end
-the rest with an error that clients can read.
+A worker accepts only once it has its first snapshot and a share of the limit (at most ``FIRST_SNAPSHOT_S``: the kernel
+queues meanwhile), and keeps serving on its last ones when control is gone.  Stopping: refuse, finish what is open, and
+at the deadline end the rest with an error that clients can read.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gateway import __version__
 from gateway.aio import Nursery, every
 from gateway.app.accepting import Accepting
 from gateway.app.spec import InstallSpec
-from gateway.core.link.messages import ControlMessage, DrainAck, Heartbeat, NewSnapshot
+from gateway.core.link.messages import ControlMessage, DrainAck, Heartbeat, NewSnapshot, Shares
 from gateway.core.routing.endpoints import ENDPOINTS
 from gateway.errors import OperatorError
 from gateway.proxy.limits import WireLimits
@@ -31,6 +31,8 @@ from gateway.proxy.upstream import Upstreams
 from gateway.proxy.wire import WireServer, has_fast_parser
 
 log = logging.getLogger("gateway.worker")
+
+LINK = "link"
 
 FIRST_SNAPSHOT_S = 5.0
 SWEEP_S = 1.0
@@ -44,6 +46,9 @@ Waited for twice at worst, then ``LAST_RECORDS_S``: together well within what th
 """
 
 LAST_RECORDS_S = 1.0
+
+BROKEN_S = 5.0
+"""What is left to open answers when a worker ends itself by a defect: new clients of its slot wait for the next one."""
 
 
 class WorkerShell:
@@ -60,8 +65,9 @@ class WorkerShell:
         self._slot = slot
         self._clock = time.monotonic
         self._started_wall = time.time()
-        self._may_begin = asyncio.Event()  # the first snapshot is there, or a stop
+        self._may_begin = asyncio.Event()  # the first snapshot and a share are there, or a stop
         self._stop = asyncio.Event()
+        self._broken = False
         self._end_by = math.inf  # of the loop's clock
         self._patience: asyncio.Timeout | None = None
         self._nursery = Nursery(self._task_failed)
@@ -71,8 +77,11 @@ class WorkerShell:
             on_message=self._from_control,
             heartbeat=self._heartbeat,
             started_wall=self._started_wall,
+            on_lost=self._lost_control,
         )
-        self._desk = Desk(slot=slot, clock=self._clock, acknowledge=self._acknowledge)
+        # Beside others it may hold nothing before it is told what.
+        share = 0 if spec.workers > 1 else None
+        self._desk = Desk(slot=slot, clock=self._clock, acknowledge=self._acknowledge, share=share)
         self._settler = Settler(
             slot=slot, clock=self._clock, offer=self._link.offer, report_failure=self._link.offer_failure
         )
@@ -93,18 +102,18 @@ class WorkerShell:
         self._accepting = Accepting(listeners, self._server)
 
     async def run(self) -> int:
-        """Serve until stopped; returns the exit code."""
-        self._nursery.spawn(self._link.run(), name="link")
+        """Serve until stopped; 0, or 1 after a defect that only a new process mends."""
+        self._nursery.spawn(self._link.run(), name=LINK)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(FIRST_SNAPSHOT_S):
                 await self._may_begin.wait()
-        self._nursery.spawn(every(SWEEP_S, self._sweep), name="sweep")
+        self._nursery.spawn(self._sweep_on(), name="sweep")
         if not self._stop.is_set():
             await self._accepting.begin(self._slot)
             self.ready()
             await self._stop.wait()
         await self._wind_down()
-        return 0
+        return 1 if self._broken else 0
 
     def adopt(self, slot: int) -> None:
         """Accept on a dead sibling's sockets as well, until :meth:`release`."""
@@ -138,14 +147,32 @@ class WorkerShell:
         self._upstreams.close()
         await self._nursery.close()
 
+    async def _sweep_on(self) -> None:
+        while True:
+            try:
+                await every(SWEEP_S, self._sweep)
+            except Exception as error:  # noqa: BLE001 - task root: without it idle connections would pile up
+                _tell_failed("sweep", error)
+                await asyncio.sleep(SWEEP_S)
+
     async def _sweep(self) -> None:
         self._upstreams.sweep(idle_s=self._desk.snapshot.policy.timers.upstream_idle_s)
 
     def _from_control(self, message: ControlMessage) -> None:
+        share = self._desk.share
         self._desk.apply(message)
-        if isinstance(message, NewSnapshot):
-            self._upstreams.forget_certificates()
+        match message:
+            case NewSnapshot():
+                self._upstreams.forget_certificates()
+            case Shares() if share != self._desk.share:
+                self._link.beat_soon()
+            case _:
+                return
+        if self._desk.snapshot.generation and self._desk.share != 0:
             self._may_begin.set()
+
+    def _lost_control(self) -> None:
+        self._desk.lost_control()
 
     def _acknowledge(self, acknowledgement: DrainAck) -> None:
         self._link.send(acknowledgement)
@@ -159,9 +186,21 @@ class WorkerShell:
             holding=self._desk.holding,
             connections=len(self._server.connections),
             outcomes=dict(self._settler.outcomes),
+            share=self._desk.share,
             dropped=self._link.dropped,
             tap_failures=self._settler.tap_failures,
         )
 
     def _task_failed(self, name: str, error: BaseException) -> None:
-        log.error("task.failed", extra={"task": name}, exc_info=error)
+        """Without its link a worker would serve on a snapshot that grows old: it ends, and is replaced.
+
+        A slot that could not be adopted is its owner's again in a moment.
+        """
+        _tell_failed(name, error)
+        if name == LINK:
+            self._broken = True
+            self.stop(BROKEN_S)
+
+
+def _tell_failed(task: str, error: BaseException) -> None:
+    log.error("task.failed", extra={"task": task}, exc_info=error)

@@ -11,9 +11,7 @@ from collections.abc import Sequence
 from gateway.core.link.messages import RequestRecord
 from gateway.ports import History
 from gateway.telemetry.eventlog import EventLog
-from gateway.telemetry.events import EventName
 from gateway.telemetry.metrics import Metrics
-from gateway.telemetry.settled import settled_event
 
 
 class Ingest:
@@ -28,5 +26,4 @@ class Ingest:
         """Take in a batch, in order."""
         self._history.add(records)
         self._metrics.settled(records)
-        for record in records:
-            self._events.tell(EventName.REQUEST_SETTLED, settled_event(record))
+        self._events.settled(records)

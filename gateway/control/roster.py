@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from gateway.control.link import WorkerRef
+from gateway.core.admission.shares import ShareBook
 from gateway.core.link.messages import HEARTBEAT_S, DrainAck, Heartbeat, Shares
 from gateway.core.stream.summary import Outcome
 from gateway.ports import WorkerReport
@@ -61,7 +62,9 @@ class _Worker:
 class Roster:
     """See the module.  ``models`` and ``backends`` are the closed sets of names that outcomes are counted under."""
 
-    def __init__(self, *, models: ClosedSet, backends: ClosedSet) -> None:
+    def __init__(self, *, models: ClosedSet, backends: ClosedSet, shares: ShareBook) -> None:
+        """``shares``: of the limit of requests in flight, which the roster has shared out."""
+        self._shares = shares
         self._workers: dict[WorkerRef, _Worker] = {}
         self._counted: OrderedDict[_Identity, _Counted] = OrderedDict()
         self._models = models
@@ -75,14 +78,18 @@ class Roster:
 
     def join(self, worker: WorkerRef, *, now: float) -> None:
         """A worker has said hello; a connection that the same worker had before is forgotten."""
-        for ref in [ref for ref in self._workers if (ref.pid, ref.started_wall) == (worker.pid, worker.started_wall)]:
+        for ref in [ref for ref in self._workers if _identity(ref) == _identity(worker)]:
             del self._workers[ref]
         self._workers[worker] = _Worker(heard_at=now)
+        self._shares.join(_identity(worker), worker.slot, now=now)
 
-    def leave(self, worker: WorkerRef) -> int | None:
+    def leave(self, worker: WorkerRef, *, now: float) -> int | None:
         """A worker's connection has closed; what it last held, None for one that never said hello."""
         gone = self._workers.pop(worker, None)
-        return None if gone is None else gone.holding
+        if gone is None:
+            return None
+        self._shares.leave(_identity(worker), now=now)
+        return gone.holding
 
     def beat(self, worker: WorkerRef, beat: Heartbeat, *, now: float) -> int:
         """A heartbeat came; how many records it says were dropped since the last one."""
@@ -90,7 +97,13 @@ class Roster:
         if known is None:
             return 0
         known.beat, known.heard_at, known.silent = beat, now, False
-        return self._count((worker.pid, worker.started_wall), beat)
+        self._shares.beat(_identity(worker), holding=beat.holding, share=beat.share)
+        return self._count(_identity(worker), beat)
+
+    def has_spoken(self, worker: WorkerRef) -> bool:
+        """Whether a heartbeat came over this connection."""
+        known = self._workers.get(worker)
+        return known is not None and known.beat is not None
 
     def acknowledge(self, worker: WorkerRef, ack: DrainAck) -> None:
         """A worker tells what it still has open on a backend that drains."""
@@ -108,24 +121,21 @@ class Roster:
         return found
 
     def new_shares(self, limit: int, *, now: float) -> list[tuple[WorkerRef, Shares]]:
-        """Each worker's share of ``limit`` requests in flight and the others' load, where it changed.
+        """Each worker's share of ``limit`` requests in flight and the others' load, where one of them changed.
 
-        A worker keeps what it holds; what is left is split evenly over the fresh ones, so the sum never exceeds the
-        limit.  While no worker is fresh, nobody's share changes.
+        Whoever has not said yet what it holds is told nothing.  While no worker is fresh, nobody is raised.
         """
-        fresh = [ref for ref, worker in self._workers.items() if now - worker.heard_at <= FRESH_S]
-        if not fresh:
-            return []
-        free = max(0, limit - sum(worker.holding for worker in self._workers.values()))
-        each, left = divmod(free, len(fresh))
-        extra = {ref: each + (at < left) for at, ref in enumerate(fresh)}
+        fresh = [_identity(ref) for ref, worker in self._workers.items() if now - worker.heard_at <= FRESH_S]
+        self._shares.share_out(limit, fresh=fresh, now=now)
         load = self.in_flight()
         changed = []
         for ref, worker in self._workers.items():
+            share = self._shares.told(_identity(ref))
+            if share is None:
+                continue
             others = {name: count - worker.in_flight(name) for name, count in load.items()}
             shares = Shares(
-                in_flight_limit=worker.holding + extra.get(ref, 0),
-                others_in_flight={name: count for name, count in others.items() if count > 0},
+                in_flight_limit=share, others_in_flight={name: count for name, count in others.items() if count > 0}
             )
             if shares != worker.shares:
                 worker.shares = shares
@@ -223,3 +233,7 @@ class Roster:
         if len(self._endpoints) < _MAX_ENDPOINTS:
             self._endpoints.add(name)
         return name if name in self._endpoints else OTHER
+
+
+def _identity(worker: WorkerRef) -> _Identity:
+    return worker.pid, worker.started_wall

@@ -80,7 +80,7 @@ class ControlState:
             case inbox.WorkerSaid():
                 yield from self._worker_said(event, now)
             case inbox.WorkerLeft(worker=worker):
-                yield from self._worker_left(worker)
+                yield from self._worker_left(worker, now)
             case inbox.ConfigRead(runtime=runtime):
                 notice = self.fleet.configure(runtime, now=now)
                 self._forget_removed()
@@ -197,9 +197,12 @@ class ControlState:
                 if self.open:
                     yield inbox.SendTo(worker, NewSnapshot(snapshot=self.fleet.snapshot()))
             case Heartbeat() as beat:
+                first = not self.roster.has_spoken(worker)
                 if dropped := self.roster.beat(worker, beat, now=now):
                     fields = {"slot": worker.slot, "pid": worker.pid, "count": dropped}
                     yield inbox.Tell(EventName.RECORDS_DROPPED, fields)
+                if first:  # it has no share yet and waits for one
+                    yield from self._share_out(now)
             case Settled(records=records, failures=failures):
                 yield from self._settled(records, failures, now)
             case DrainAck() as ack:
@@ -219,8 +222,8 @@ class ControlState:
             if _failed_within_its_answer(record):
                 yield from self._noticed(record.backend, RequestFailed(code=BackendError.code, at=now), now)
 
-    def _worker_left(self, worker: WorkerRef) -> Iterator[Action]:
-        in_flight = self.roster.leave(worker)
+    def _worker_left(self, worker: WorkerRef, now: float) -> Iterator[Action]:
+        in_flight = self.roster.leave(worker, now=now)
         if in_flight is not None:
             fields = {"slot": worker.slot, "pid": worker.pid, "in_flight": in_flight}
             yield inbox.Tell(EventName.WORKER_GONE, fields)
@@ -229,6 +232,9 @@ class ControlState:
         for worker, silent_s in self.roster.fell_silent(now=now):
             fields = {"slot": worker.slot, "pid": worker.pid, "silent_s": round(silent_s, 3)}
             yield inbox.Tell(EventName.WORKER_SILENT, fields)
+        yield from self._share_out(now)
+
+    def _share_out(self, now: float) -> Iterator[Action]:
         for worker, shares in self.roster.new_shares(self.fleet.runtime.limits.in_flight, now=now):
             yield inbox.SendTo(worker, shares)
 

@@ -42,7 +42,7 @@ def read_head(visit: Visit, request: web.BaseRequest, *, endpoints: Mapping[str,
     visit.http_1_1 = request.version >= (1, 1)
     visit.keep_alive = request.keep_alive
     visit.request_id = client_request_id(headers.get("X-Request-Id")) or visit.request_id
-    _check_framing(visit, headers)
+    _check_framing(visit, request)
     path = raw_target(request).partition("?")[0]
     endpoint = endpoints.get(path)
     if endpoint is None:
@@ -58,8 +58,12 @@ def read_head(visit: Visit, request: web.BaseRequest, *, endpoints: Mapping[str,
     return endpoint
 
 
-def _check_framing(visit: Visit, headers: Mapping[str, str]) -> None:
+def _check_framing(visit: Visit, request: web.BaseRequest) -> None:
     """Refuse what another server on the way might read otherwise (the parser has refused the plain attacks)."""
+    headers = request.headers
+    if request.version < (1, 0):
+        visit.keep_alive = False
+        raise BadRequest("the request line names no HTTP version")
     encoding = headers.get("Transfer-Encoding")
     if encoding is not None and (not visit.http_1_1 or encoding.strip().lower() != "chunked"):
         visit.keep_alive = False

@@ -165,6 +165,16 @@ class Exchange:
             self.relay.last_byte_at = now
         self._connection.resume()
 
+    def take_turns(self) -> None:
+        """A read was as large as reads get: let the other streams have a turn before the next one of this backend."""
+        if not self.blocked and self.ending is None:
+            self._connection.pause()
+            asyncio.get_running_loop().call_soon(self._next_turn)
+
+    def _next_turn(self) -> None:
+        if not self.blocked and self.ending is None:
+            self._connection.resume()
+
     def client_gone(self) -> None:
         """The client left: the backend is told at once, by closing its connection."""
         self.finish(Ending.CLIENT_GONE)
@@ -216,7 +226,7 @@ class Exchange:
             and self.head is not None
             and self.head.persistent
         )
-        if self.blocked:
+        if connection.paused:
             connection.resume()
         if again:
             upstreams.keep(connection)

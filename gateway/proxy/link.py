@@ -59,24 +59,28 @@ class WorkerLink:
         on_message: Callable[[ControlMessage], None],
         heartbeat: Callable[[], Heartbeat],
         started_wall: float,
+        on_lost: Callable[[], None] = lambda: None,
         connect: Callable[[], Awaitable[Streams]] | None = None,
     ) -> None:
         """``path`` is control's Unix socket; ``connect`` replaces it (an in-memory pair).
 
         ``on_message`` gets every message but Refused.  ``heartbeat`` is called when one is about to be written, so
-        it should report :attr:`dropped` as it is then.
+        it should report :attr:`dropped` as it is then.  ``on_lost`` is called when a connection has ended.
         """
         self._slot = slot
         self._on_message = on_message
         self._heartbeat = heartbeat
+        self._on_lost = on_lost
         self._hello = Hello(protocol=PROTOCOL, slot=slot, pid=os.getpid(), started_wall=started_wall)
         self._connect = connect or (lambda: asyncio.open_unix_connection(path))
         self._records: deque[RequestRecord] = deque()
         self._failures: deque[BackendFailure] = deque(maxlen=MAX_QUEUED_FAILURES)
         self._acks: dict[str, DrainAck] = {}
         self._dropped = 0
+        self._beat_asked = False
         self._connected = False
         self._closing = False
+        self._due: asyncio.TimerHandle | None = None  # when what has begun to queue is sent
         self._wake = asyncio.Event()
         self._ended = asyncio.Event()
         self._ended.set()
@@ -113,14 +117,28 @@ class WorkerLink:
             self._acks[ack.backend] = ack
             self._wake.set()
 
+    def beat_soon(self) -> None:
+        """Have a heartbeat sent now, not when the next one is due: control waits for what has changed."""
+        self._beat_asked = True
+        self._wake.set()
+
     def _wake_for(self, queued: int) -> None:
-        """Have the queue sent: in a while when it has just begun to fill, now when a batch is full."""
+        """Have the queue sent: in a while when it has begun to fill, now when a batch is full."""
         if not self._connected:
             return
-        if queued == 1:
-            asyncio.get_running_loop().call_later(BATCH_S, self._wake.set)
-        elif queued >= BATCH_RECORDS:
+        if queued >= BATCH_RECORDS:
             self._wake.set()
+        elif self._due is None:
+            self._due = asyncio.get_running_loop().call_later(BATCH_S, self._wake.set)
+
+    def _nothing_due(self) -> None:
+        """The queue is being sent: what is offered from here on has its own time.
+
+        A timer that was left to run would send its first few records alone, and there would soon be one for each.
+        """
+        if self._due is not None:
+            self._due.cancel()
+            self._due = None
 
     async def run(self) -> None:
         """Connect, converse, reconnect (pauses of 50 ms doubling to 1 s) until :meth:`close`."""
@@ -164,8 +182,13 @@ class WorkerLink:
         writing = aio.spawn(self._write(writer), name="link write")
         try:
             await asyncio.wait({reading, writing}, return_when=asyncio.FIRST_COMPLETED)
+            if _ended_well(writing) and writer.can_write_eof():
+                # Not closed yet: with something unread that would be a reset, which takes what was sent before along.
+                writer.write_eof()
+                await asyncio.wait({reading})
         finally:
             self._connected = False
+            self._nothing_due()
             reading.cancel()
             writing.cancel()
             try:
@@ -173,6 +196,7 @@ class WorkerLink:
                 await _flush(writer, wanted=ends[1] == _SAID_ALL)
             finally:
                 writer.transport.abort()  # whatever cancels this meanwhile
+        self._on_lost()
         if not self._closing:
             log.warning("link.lost", extra={"reason": _first_reason(ends)})
         return conversation.spoken
@@ -184,10 +208,12 @@ class WorkerLink:
         beat_at = loop.time()
         while True:
             self._wake.clear()
+            self._nothing_due()
             closing = self._closing
             for backend in list(self._acks):
                 writer.write(frame(self._acks.pop(backend)))
-            if loop.time() >= beat_at:
+            if self._beat_asked or loop.time() >= beat_at:
+                self._beat_asked = False
                 writer.write(frame(self._heartbeat()))
                 beat_at = loop.time() + HEARTBEAT_S
             await self._write_batches(writer)
@@ -195,8 +221,7 @@ class WorkerLink:
             if closing:
                 writer.write(frame(self._heartbeat()))
                 return _SAID_ALL
-            behind = bool(self._records or self._failures)  # offered while the batches went out
-            await self._sleep_until(min(beat_at, loop.time() + BATCH_S) if behind else beat_at)
+            await self._sleep_until(beat_at)
 
     async def _write_batches(self, writer: asyncio.StreamWriter) -> None:
         """What is queued now, in batches; what is offered meanwhile waits for the next turn."""
@@ -241,6 +266,10 @@ class _Conversation:
                 self.spoken = True
                 self._on_message(message)
         return "control closed the connection"
+
+
+def _ended_well(task: asyncio.Task[str]) -> bool:
+    return task.done() and not task.cancelled() and task.exception() is None
 
 
 async def _flush(writer: asyncio.StreamWriter, *, wanted: bool) -> None:

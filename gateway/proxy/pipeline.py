@@ -36,6 +36,8 @@ from gateway.proxy.wire import Answered, ClientWire
 
 CLIENT_ERRORS = range(400, 500)
 
+log = logging.getLogger("gateway.pipeline")
+
 
 class Pipeline:
     """One a worker.  Owner of the exchanges that are open."""
@@ -84,7 +86,7 @@ class Pipeline:
             visit.ending = ended or (Ending.SHUTDOWN if self._desk.stopping and wire.open else Ending.CLIENT_GONE)
             raise
         except Exception:  # the root of the request's task: a defect of ours must still be answered and settled
-            logging.getLogger(__name__).exception("a request met a defect of the gateway")
+            log.exception("request.defect", extra={"request_id": visit.request_id})
             self._refuse(visit, wire, GatewayFault("the gateway has a defect; the request was not completed"))
         finally:
             if engine:

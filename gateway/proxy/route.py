@@ -31,7 +31,15 @@ RETRY_AFTER_S = 2.0
 class Desk:
     """See the module; one a worker."""
 
-    def __init__(self, *, slot: int, clock: Callable[[], float], acknowledge: Callable[[DrainAck], None]) -> None:
+    def __init__(
+        self,
+        *,
+        slot: int,
+        clock: Callable[[], float],
+        acknowledge: Callable[[DrainAck], None],
+        share: int | None = None,
+    ) -> None:
+        """``share``: of the limit, until control tells another; None: all of it, for a worker that has no sibling."""
         self.snapshot = Snapshot(generation=0, pools=(), backends=())
         self.in_flight: dict[str, int] = {}
         self.holding = 0
@@ -41,8 +49,8 @@ class Desk:
         self._slot = slot
         self._clock = clock
         self._acknowledge = acknowledge
+        self.share = share
         self._others: dict[str, int] = {}
-        self._share: int | None = None
         self._pulses: dict[str, PulseTrack] = {}
         self._crowded_at: dict[str, float] = {}
         self._suspect_since: dict[str, float] = {}
@@ -61,12 +69,16 @@ class Desk:
             case NewSnapshot(snapshot=snapshot):
                 self._replace(snapshot)
             case Shares(in_flight_limit=limit, others_in_flight=others):
-                self._share = limit
+                self.share = limit
                 self._others = others
             case Pulse(backend=backend, generation_tokens=tokens, read_at=read_at):
                 self.pulses(backend).add(PulseReading(read_at, tokens))
             case Refused():
                 pass  # the link reports it
+
+    def lost_control(self) -> None:
+        """Nobody tells any more what the others hold: better not counted than counted as it once was."""
+        self._others = {}
 
     def _replace(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
@@ -102,7 +114,7 @@ class Desk:
     def enter(self) -> Admission:
         """Hold one of the places that this worker may fill.  Raises Overloaded."""
         limit = self.snapshot.policy.limits.in_flight
-        admit_one(holding=self.holding, share=limit if self._share is None else self._share)
+        admit_one(holding=self.holding, share=limit if self.share is None else self.share)
         return Admission(self)
 
     def pool_for(self, model: str) -> str:

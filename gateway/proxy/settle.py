@@ -11,6 +11,8 @@ import re
 from collections import Counter
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from gateway.core.link.messages import BackendFailure, RequestRecord
 from gateway.core.stream.outcome import decide_outcome
 from gateway.core.stream.summary import Ending, Flag, StreamSummary
@@ -28,6 +30,8 @@ FAILURES = frozenset(
     {Ending.EOF, Ending.RESET, Ending.BAD_FRAMING, Ending.NOT_SSE, Ending.OVERSIZE, Ending.KEY_REFUSED}
 )
 TIMEOUTS = frozenset({Ending.FIRST_EVENT_TIMEOUT, Ending.STALL_TIMEOUT})
+
+log = logging.getLogger("gateway.settle")
 
 
 class Settler:
@@ -53,7 +57,7 @@ class Settler:
         try:
             summary = _summary(visit)
         except Exception:  # whatever measuring does, the request must have its record
-            logging.getLogger(__name__).exception("a request could not be measured")
+            log.exception("request.unmeasured", extra={"request_id": visit.request_id})
             summary = None
         record = self._record(visit, summary)
         if record.summary is not None and Flag.TAP_DISABLED in record.summary.flags:
@@ -121,7 +125,10 @@ def _summary(visit: Visit) -> StreamSummary | None:
     if exchange is None or exchange.relay is None or exchange.head is None or visit.shape is None:
         return None
     if isinstance(exchange.relay, StreamRelay):
-        return exchange.relay.summary()
+        summary = exchange.relay.summary()
+        if exchange.blocked_s > 0:
+            summary = replace(summary, flags=(*summary.flags, Flag.CLIENT_BLOCKED))
+        return summary
     dialect = visit.endpoint.dialect if visit.endpoint is not None else None
     body = exchange.relay.copy()
     if body is None or dialect is None or exchange.head.status >= 300:

@@ -8,14 +8,16 @@ Must not know what an answer means.
 from __future__ import annotations
 
 import asyncio
+import errno
 import ssl
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol, cast
 from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from gateway.errors import ConnectFailed
+from gateway.errors import ConnectFailed, Overloaded
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
@@ -69,6 +71,7 @@ class Connection(asyncio.Protocol):
     def __init__(self, target: Target) -> None:
         self.target = target
         self.idle_since = 0.0
+        self.paused = False
         self._receiver: Receiver | None = None
         self._transport: asyncio.Transport | None = None
 
@@ -95,11 +98,13 @@ class Connection(asyncio.Protocol):
 
     def pause(self) -> None:
         """Read nothing more until :meth:`resume`."""
+        self.paused = True
         if self._transport is not None:
             self._transport.pause_reading()
 
     def resume(self) -> None:
         """Read again."""
+        self.paused = False
         if self._transport is not None:
             self._transport.resume_reading()
 
@@ -150,6 +155,9 @@ class Connection(asyncio.Protocol):
 
 _FLUSH_BYTES = 64 * 1024
 
+OUR_SHORTAGE = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL})
+"""Errors of a connect that say nothing of the backend: descriptors, memory or local ports of this host ran out."""
+
 
 class Upstreams:
     """All connections to backends of one worker.  Owner of the idle ones."""
@@ -158,6 +166,7 @@ class Upstreams:
         self._clock = clock
         self._idle: dict[Target, list[Connection]] = {}
         self._contexts: dict[str, ssl.SSLContext] = {}
+        self._loads: dict[str, asyncio.Future[ssl.SSLContext]] = {}
 
     async def connect(self, target: Target, *, timeout_s: float, idle_s: float) -> Connection:
         """A connection that a request can be written to at once, kept or new.  Raises ConnectFailed."""
@@ -171,22 +180,27 @@ class Upstreams:
         return await self._open(target, timeout_s=timeout_s)
 
     async def _open(self, target: Target, *, timeout_s: float) -> Connection:
-        loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(timeout_s):
-                if target.path:
-                    _, connection = await loop.create_unix_connection(lambda: Connection(target), target.path)
-                elif target.tls:
-                    context = await self._context(target.tls_ca)
-                    _, connection = await loop.create_connection(
-                        lambda: Connection(target), target.host, target.port, ssl=context
-                    )
-                else:
-                    _, connection = await loop.create_connection(lambda: Connection(target), target.host, target.port)
+                return await self._open_to(target)
         except TimeoutError as error:
             raise ConnectFailed(f"no connection to the backend within {timeout_s:g} s") from error
         except OSError as error:
+            if error.errno in OUR_SHORTAGE:
+                raise Overloaded(
+                    f"the gateway has no means left for another connection ({_reason(error)})", retry_after_s=1.0
+                ) from error
             raise ConnectFailed(f"no connection to the backend: {_reason(error)}") from error
+
+    async def _open_to(self, target: Target) -> Connection:
+        loop = asyncio.get_running_loop()
+        if target.path:
+            _, connection = await loop.create_unix_connection(lambda: Connection(target), target.path)
+        else:
+            context = await self._context(target.tls_ca) if target.tls else None
+            _, connection = await loop.create_connection(
+                lambda: Connection(target), target.host, target.port, ssl=context
+            )
         return connection
 
     def keep(self, connection: Connection) -> None:
@@ -221,12 +235,21 @@ class Upstreams:
         """Read certificate files anew at the next connection: they, or the configuration, may have changed."""
         self._contexts.clear()
 
+    def _loading(self, tls_ca: str) -> asyncio.Future[ssl.SSLContext]:
+        """The one load of ``tls_ca`` that is under way; all that ask meanwhile share it."""
+        loading = self._loads.get(tls_ca)
+        if loading is None:
+            load = partial(ssl.create_default_context, cafile=tls_ca or None)
+            loading = self._loads[tls_ca] = asyncio.get_running_loop().run_in_executor(None, load)
+            loading.add_done_callback(lambda _: self._loads.pop(tls_ca, None))
+        return asyncio.shield(loading)
+
     async def _context(self, tls_ca: str) -> ssl.SSLContext:
         context = self._contexts.get(tls_ca)
         if context is None:
             try:
                 # In a thread: reading the system's authorities takes tens of milliseconds.
-                context = await asyncio.to_thread(ssl.create_default_context, cafile=tls_ca or None)
+                context = await self._loading(tls_ca)
             except OSError as error:
                 raise ConnectFailed("the backend's tls_ca file cannot be read") from error
             self._contexts[tls_ca] = context

@@ -35,7 +35,7 @@ class Clients(Section):
     )
     connections: Count = Field(
         16_384,
-        description="Open client connections per worker; further ones wait in the kernel. Each costs a descriptor.",
+        description="Open client connections per worker; one more is told 429 and closed. Each costs a descriptor.",
     )
     drain_s: Seconds = Field(
         30.0,
@@ -81,7 +81,7 @@ class Store(Section):
     keep_days: Days = Field(30.0, description="Rows older than this are removed. A month covers a monthly report.")
     keep_bytes: Bytes = Field(
         1024**3,
-        description="The oldest rows are removed when the file grows beyond this. A row takes 1.5 to 2.2 kB, so 1 GiB holds some 500,000 requests.",
+        description="The oldest rows are removed when the file grows beyond this. A row takes up to 2 kB, so 1 GiB holds more than 500,000 requests.",
     )
 
 

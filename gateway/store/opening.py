@@ -131,14 +131,16 @@ def _look_for_damage(connection: sqlite3.Connection, policy: StorePolicy) -> Non
 
 
 def _set_up(connection: sqlite3.Connection, policy: StorePolicy) -> None:
-    # auto_vacuum counts only while the file is empty, so it comes before anything writes.
+    # The size of pages and auto_vacuum count only while the file is empty, so they come before anything writes.
     for statement in (
+        f"PRAGMA page_size = {policy.page_bytes}",
         "PRAGMA auto_vacuum = INCREMENTAL",
         "PRAGMA journal_mode = WAL",
         "PRAGMA synchronous = NORMAL",
         "PRAGMA temp_store = MEMORY",
         f"PRAGMA cache_size = -{policy.cache_bytes // 1024}",
         f"PRAGMA journal_size_limit = {policy.log_bytes}",
+        f"PRAGMA wal_autocheckpoint = {policy.log_bytes // policy.page_bytes}",
     ):
         connection.execute(statement).fetchall()
 

@@ -38,6 +38,7 @@ from gateway.core.supervision.state import (
     begin,
 )
 from gateway.core.supervision.step import is_fresh, next_at, step
+from gateway.supervisor.descriptors import raise_descriptor_limit
 from gateway.supervisor.notify import Notifier, for_children
 from gateway.supervisor.plan import Plan
 from gateway.supervisor.processes import Process, spawn
@@ -62,6 +63,7 @@ def run(plan: Plan, *, environ: Mapping[str, str] | None = None) -> int:
         listeners = held.enter_context(
             open_listeners(clients=plan.clients, operators=plan.operators, slots=plan.workers, environ=environ)
         )
+        raise_descriptor_limit()
         notifier = Notifier(environ)
         held.callback(notifier.close)
         signals = held.enter_context(_signals())

@@ -5,12 +5,14 @@ The one way in which control says anything.  Must not decide: what is told and w
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 
+from gateway.core.link.messages import RequestRecord
 from gateway.telemetry.bus import Bus
-from gateway.telemetry.events import EVENTS, EventName
+from gateway.telemetry.events import EVENTS, EventName, Level
 from gateway.telemetry.lines import encode_fields
 from gateway.telemetry.logs import Log
+from gateway.telemetry.settled import settled_event
 
 
 class EventLog:
@@ -22,12 +24,17 @@ class EventLog:
 
     def emit(self, name: EventName, /, **fields: object) -> None:
         """Tell ``name`` with ``fields``, which the catalogue must list."""
-        self.tell(name, fields)
-
-    def tell(self, name: EventName, fields: Mapping[str, object]) -> None:
-        """The same, with the fields as a mapping.  They are encoded once, for the log and for the feed."""
         spec = EVENTS[name]
-        data = encode_fields(fields)
-        self._log.tell(spec.level_of(fields), name.value, fields, data=data)
-        if spec.live:
+        self._tell(name, spec.level_of(fields), encode_fields(fields), live=spec.live)
+
+    def settled(self, records: Iterable[RequestRecord]) -> None:
+        """Tell of settled requests, in order."""
+        level = EVENTS[EventName.REQUEST_SETTLED].level
+        for record in records:
+            self._tell(EventName.REQUEST_SETTLED, level, encode_fields(settled_event(record)), live=True)
+
+    def _tell(self, name: EventName, level: Level, data: bytes, *, live: bool) -> None:
+        """``data``: the fields, encoded once for the log and the feed."""
+        self._log.tell(level, name.value, data)
+        if live:
             self._bus.publish(name.value, data)

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
+from msgspec import Struct
 
 from gateway.telemetry.eventspec import Level
 
@@ -22,17 +23,27 @@ def timestamp(at_wall: float) -> str:
     return datetime.fromtimestamp(at_wall, tz=UTC).isoformat().replace("+00:00", "Z")
 
 
-def encode_fields(fields: Mapping[str, object]) -> bytes:
+def encode_fields(fields: Mapping[str, object] | Struct) -> bytes:
     """The fields as a JSON object; what JSON has no word for is told as text."""
     return _encode(fields)
 
 
-def json_line(level: Level, name: str, data: bytes, *, at_wall: float) -> bytes:
-    """The line of an event, without its newline; ``data`` are its encoded fields."""
-    rest = b"}" if data == b"{}" else b"," + data[1:]
-    return b'{"ts":"%b","level":"%b","event":%b%b' % (
-        timestamp(at_wall).encode(),
-        level.value.encode(),
-        _encode(name),
-        rest,
-    )
+class JsonLines:
+    """Makes the lines of one log.  Owns the text of the current second: most lines share theirs with the last one."""
+
+    def __init__(self) -> None:
+        self._second = -1
+        self._text = b""
+
+    def line(self, level: Level, name: str, data: bytes, *, at_wall: float) -> bytes:
+        """The line of an event, without its newline; ``data`` are its encoded fields."""
+        second = int(at_wall)
+        if second != self._second:
+            self._second, self._text = second, timestamp(second)[:-1].encode()
+        return b'{"ts":"%b.%06dZ","level":%b,"event":%b%b' % (
+            self._text,
+            (at_wall - second) * 1e6,
+            _encode(level),
+            _encode(name),
+            b"}" if data == b"{}" else b"," + data[1:],
+        )

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Final, Literal, Protocol
 
+import msgspec
 import structlog
 
 from gateway.telemetry.eventspec import EventName, Level
-from gateway.telemetry.lines import encode_fields, json_line, timestamp
+from gateway.telemetry.lines import JsonLines, encode_fields, timestamp
 from gateway.telemetry.records import told
 from gateway.telemetry.writer import LineSink, LogWriter
 
@@ -24,8 +25,8 @@ Form = Literal["json", "console"]
 class Log(Protocol):
     """Where events are told."""
 
-    def tell(self, level: Level, name: str, fields: Mapping[str, object], *, data: bytes = b"") -> None:
-        """Tell an event; returns at once.  ``data``: the fields as JSON, from whoever has encoded them already."""
+    def tell(self, level: Level, name: str, data: bytes) -> None:
+        """Tell an event; returns at once.  ``data`` are its fields as a JSON object."""
         ...
 
 
@@ -34,9 +35,8 @@ def open_writer(fd: int, *, format: Form) -> LogWriter:
 
     def told_drops(count: int) -> bytes:
         last_words = _LastLine()
-        make_log(last_words, format=format, level="warning").tell(
-            Level.WARNING, EventName.LOG_DROPPED.value, {"count": count}
-        )
+        log = make_log(last_words, format=format, level="warning")
+        log.tell(Level.WARNING, EventName.LOG_DROPPED.value, encode_fields({"count": count}))
         return last_words.line
 
     return LogWriter(fd, told_drops=told_drops)
@@ -66,7 +66,7 @@ class LibraryHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Tell one record."""
         if (event := told(record)) is not None:
-            self._log.tell(event.level, event.name, event.fields)
+            self._log.tell(event.level, event.name, encode_fields(event.fields))
 
 
 class _JsonLog:
@@ -76,10 +76,11 @@ class _JsonLog:
         self._write: Final = sink.write
         self._told_levels = told_levels
         self._now_wall = now_wall
+        self._lines = JsonLines()
 
-    def tell(self, level: Level, name: str, fields: Mapping[str, object], *, data: bytes = b"") -> None:
+    def tell(self, level: Level, name: str, data: bytes) -> None:
         if level in self._told_levels:
-            self._write(json_line(level, name, data or encode_fields(fields), at_wall=self._now_wall()))
+            self._write(self._lines.line(level, name, data, at_wall=self._now_wall()))
 
 
 class _LogForPeople:
@@ -91,9 +92,10 @@ class _LogForPeople:
         self._now_wall = now_wall
         self._render = structlog.dev.ConsoleRenderer(colors=False, sort_keys=False)
 
-    def tell(self, level: Level, name: str, fields: Mapping[str, object], *, data: bytes = b"") -> None:  # noqa: ARG002 - JSON is of no use here
+    def tell(self, level: Level, name: str, data: bytes) -> None:
         if level not in self._told_levels:
             return
+        fields: dict[str, object] = msgspec.json.decode(data)
         event: dict[str, Any] = {"timestamp": timestamp(self._now_wall()), "level": level.value, "event": name}
         event |= {key: _printable(value) for key, value in fields.items()}
         self._write(self._render(None, level.value, event).encode("utf-8", "backslashreplace"))

@@ -134,9 +134,10 @@ class Metrics:
         """Rates that can be compared into their histograms, the others into the count of those left out.
 
         A rate has to rest on the engine's own counts: the total is enough for decode, the channels need the split.
-        Several choices are several streams in one: together they are faster than any of them.
+        Several choices are several streams in one: together they are faster than any of them.  A client that held the
+        answer back set the pace itself.
         """
-        whole = summary.total_exactness is Exactness.EXACT and Flag.SEVERAL_CHOICES not in summary.flags
+        whole = summary.total_exactness is Exactness.EXACT and _INCOMPARABLE.isdisjoint(summary.flags)
         split = whole and summary.split_exactness is Exactness.EXACT
         for rate, value, comparable in (
             ("decode", summary.decode_tps, whole),
@@ -150,6 +151,9 @@ class Metrics:
                 answer.rates[rate].observe(value)
             else:
                 self._excluded.add((*labels[:2], rate))
+
+
+_INCOMPARABLE: Final = frozenset({Flag.SEVERAL_CHOICES, Flag.CLIENT_BLOCKED})
 
 
 class _Answers:

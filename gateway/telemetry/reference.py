@@ -27,7 +27,7 @@ begin anew when control restarts, except those about requests, which come from t
 - **Exact or best effort.** `pacekeeper_requests_total` is exact. What is made of records of settled requests lacks those
   that `pacekeeper_records_dropped_total` counts.
 - **Rates** stand in histograms only where the engine counted the tokens, and of one choice. A rate made from the length
-  of text, or of several choices at once, is counted in `pacekeeper_rates_excluded_total` and stands in none.
+  of text, of several choices at once, or of a client that held the answer back, is counted in `pacekeeper_rates_excluded_total` and stands in none.
 - **Definitions** of instants and rates are those of the [log event](events.md) `request.settled`.
 """
 

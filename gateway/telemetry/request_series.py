@@ -96,8 +96,8 @@ class RequestSeries:
     rates_excluded = Series(
         name="pacekeeper_rates_excluded_total",
         kind=Kind.COUNTER,
-        help="Rates that are estimates (from the length of text) or of several choices at once, and so stand in no "
-        "histogram.",
+        help="Rates that are estimates (from the length of text), of several choices at once or of a client that held the "
+        "answer back, and so stand in no histogram.",
         labels=("model", "backend", "rate"),
     )
     decode_skew = Series(

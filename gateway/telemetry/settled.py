@@ -1,19 +1,22 @@
 """The wide event of a settled request: a record and its summary as one flat object.
 
 Made at ingest for the log and the live feed.  Fields bear the names of the record; what is not known is left out, and
-instants of a worker's clock are not told, since they mean nothing outside it.
+instants of a worker's clock are not told, since they mean nothing outside it.  Must not know where it is told.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from operator import attrgetter
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
+
+import msgspec
+from msgspec import UNSET, Struct
 
 from gateway.core.link.messages import RequestRecord
 from gateway.core.stream.skew import decode_skew
-from gateway.core.stream.summary import StreamSummary
+from gateway.core.stream.summary import EngineError, EngineMetrics, StreamSummary
 
 _RECORD: Final = {
     "request_id": "`X-Request-Id` of the answer",
@@ -107,33 +110,76 @@ SETTLED_FIELDS: Final[Mapping[str, str]] = MappingProxyType({**_RECORD, **_SUMMA
 MAX_TEXT_CHARS: Final = 256
 
 
-class _Part:
-    """The fields of one struct; all of them are read in one go, since there are dozens for each request."""
+def _fields(kind: type[Struct], names: Iterable[str], *, prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """The fields of the event that come from ``kind``; one that has its default is not told, save for 0 and False."""
+    unknown = {
+        field.name: field.default if field.default in {None, "", ()} else UNSET
+        for field in msgspec.structs.fields(kind)
+    }
+    return ((name, Any, unknown[name.removeprefix(prefix)]) for name in names)
 
-    def __init__(self, fields: Iterable[str], *, prefix: str = "") -> None:
-        self._names = tuple(fields)
-        self._values = attrgetter(*(name.removeprefix(prefix) for name in self._names))
 
-    def known(self, part: object) -> dict[str, object]:
-        """What is known of ``part``, by the names of the event."""
-        values = self._values(part)
-        try:
-            # :func:`_told` without its calls, and with a rounding that costs a third of round(value, 6).
-            return {
-                name: round(value * 1e6) / 1e6
+def _values(names: Iterable[str], *, prefix: str = "") -> Callable[[Struct], tuple[object, ...]]:
+    return attrgetter(*(name.removeprefix(prefix) for name in names))
+
+
+_Event: Final = msgspec.defstruct(
+    "SettledEvent",
+    [
+        *_fields(RequestRecord, _RECORD),
+        *_fields(StreamSummary, _SUMMARY),
+        *((name, Any, None) for name in _DERIVED),
+        *_fields(EngineMetrics, _ENGINE, prefix="engine_"),
+        *_fields(EngineError, _ERROR, prefix="engine_error_"),
+    ],
+    omit_defaults=True,
+    frozen=True,
+)
+_of_record: Final = _values(_RECORD)
+_of_summary: Final = _values(_SUMMARY)
+_of_engine: Final = _values(_ENGINE, prefix="engine_")
+_of_error: Final = _values(_ERROR, prefix="engine_error_")
+
+
+def settled_event(record: RequestRecord) -> Struct:
+    """``record`` as one flat struct, to be encoded; times to the microsecond, text cut, what is not known left out.
+
+    A struct, and its values in one go: as a dict with a look at each of the seventy fields it would cost twice as much.
+    """
+    values = _of_record(record)
+    if record.summary is not None:
+        values += _summarised(record.summary)
+    try:
+        # :func:`_told` without its calls, and with a rounding that costs a third of round(value, 6).
+        return _Event(
+            *[
+                round(value * 1e6) / 1e6
                 if type(value) is float
                 else value[:MAX_TEXT_CHARS]
                 if type(value) is str
                 else value
-                for name, value in zip(self._names, values, strict=True)
-                if value or value == 0
-            }
-        except (OverflowError, ValueError):  # a number without measure: an engine may tell of anything
-            return {name: _told(value) for name, value in zip(self._names, values, strict=True) if value or value == 0}
+                for value in values
+            ]
+        )
+    except (OverflowError, ValueError):  # a number without measure: an engine may tell of anything
+        return _Event(*map(_told, values))
+
+
+def _summarised(summary: StreamSummary) -> tuple[object, ...]:
+    """What comes after the record's own values; fields at the end that nothing is known of are left to the event."""
+    start, end = summary.window_start, summary.window_end
+    window_s = None if start is None or end is None else end - start
+    values = (*_of_summary(summary), window_s, decode_skew(summary))
+    if summary.engine is None and summary.error is None:
+        return values
+    values += _of_engine(summary.engine or _NO_ENGINE)
+    return values if summary.error is None else values + _of_error(summary.error)
+
+
+_NO_ENGINE: Final = EngineMetrics()
 
 
 def _told(value: object) -> object:
-    """A value that is known, as it is told; 0 and False are worth telling, None, "" and () are not known."""
     match value:
         case float():
             return round(value, 6)
@@ -141,29 +187,3 @@ def _told(value: object) -> object:
             return value[:MAX_TEXT_CHARS]  # a client may ask for a model of any length
         case _:
             return value
-
-
-_OF_RECORD: Final = _Part(_RECORD)
-_OF_SUMMARY: Final = _Part(_SUMMARY)
-_OF_ENGINE: Final = _Part(_ENGINE, prefix="engine_")
-_OF_ERROR: Final = _Part(_ERROR, prefix="engine_error_")
-
-
-def settled_event(record: RequestRecord) -> dict[str, object]:
-    """``record`` as one flat object; times to the microsecond, text cut; None, "" and () are left out."""
-    event = _OF_RECORD.known(record)
-    if record.summary is not None:
-        _add_summary(event, record.summary)
-    return event
-
-
-def _add_summary(event: dict[str, object], summary: StreamSummary) -> None:
-    event |= _OF_SUMMARY.known(summary)
-    if summary.window_start is not None and summary.window_end is not None:
-        event["decode_window_s"] = round(summary.window_end - summary.window_start, 6)
-    if (skew := decode_skew(summary)) is not None:
-        event["decode_skew"] = round(skew, 6)
-    if summary.engine is not None:
-        event |= _OF_ENGINE.known(summary.engine)
-    if summary.error is not None:
-        event |= _OF_ERROR.known(summary.error)

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from gateway.telemetry.eventspec import EventName, Level
-from gateway.telemetry.lines import encode_fields, json_line, timestamp
+from gateway.telemetry.lines import JsonLines, encode_fields, timestamp
 from gateway.telemetry.records import Told, told
 from gateway.telemetry.writer import LineSink, LogWriter
 
@@ -30,6 +30,7 @@ class EventLines(logging.Handler):
         self._sink = sink
         self._process = process
         self._for_people = form == "console"
+        self._lines = JsonLines()
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write the record's line, if it is worth one."""
@@ -41,7 +42,7 @@ class EventLines(logging.Handler):
         fields = {"process": self._process} | event.fields
         if self._for_people:
             return _line_for_people(event, fields, at_wall=at_wall)
-        return json_line(event.level, event.name, encode_fields(fields), at_wall=at_wall)
+        return self._lines.line(event.level, event.name, encode_fields(fields), at_wall=at_wall)
 
 
 def _line_for_people(event: Told, fields: dict[str, object], *, at_wall: float) -> bytes:

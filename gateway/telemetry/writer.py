@@ -1,8 +1,9 @@
 """Writes log lines to a descriptor from a thread of its own, so that a blocked pipe never holds the event loop.
 
 Lines wait in a bounded queue; when it is full (the reader of our stderr stands still) the newest are dropped and
-counted, and the count is told as soon as a line gets through again.  Order is kept.  A descriptor that is closed or
-broken loses its lines, counted, and nothing else happens.
+counted, and the count is told as soon as a line gets through again.  Order is kept.  All processes of the gateway write
+to one descriptor: what is written at once is never more than a pipe takes whole, so that no line is torn by another's.
+A descriptor that is closed or broken loses its lines, counted, and nothing else happens.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import queue
 import select
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, Protocol
 
 QUEUE_LINES: Final = 10_000
@@ -75,8 +76,8 @@ class LogWriter:
                 lost, self._untold = self._untold, 0
             if lost:
                 batch.append(self._told_drops(lost))
-            if batch:
-                self._put(b"\n".join(batch) + b"\n", lines=len(batch))
+            for lines in _whole_writes(batch):
+                self._put(b"\n".join(lines) + b"\n", lines=len(lines))
             if last or self._given_up:
                 return
 
@@ -104,3 +105,17 @@ class LogWriter:
             except OSError:
                 self._lost(lines)
                 return
+
+
+def _whole_writes(lines: Iterable[bytes]) -> Iterator[list[bytes]]:
+    """Group lines so that each group, newlines included, is at most what a pipe takes whole; a longer line is alone."""
+    group: list[bytes] = []
+    size = 0
+    for line in lines:
+        if group and size + len(line) + 1 > select.PIPE_BUF:
+            yield group
+            group, size = [], 0
+        group.append(line)
+        size += len(line) + 1
+    if group:
+        yield group

@@ -15,6 +15,7 @@ from gateway.control.link import WorkerRef
 from gateway.control.loop import ControlLoop, Tools
 from gateway.control.roster import Roster
 from gateway.control.state import ControlState
+from gateway.core.admission.shares import ShareBook
 from gateway.core.link.messages import ControlMessage, NewSnapshot
 from gateway.core.routing.snapshot import Snapshot
 from gateway.fleet import Fleet
@@ -94,7 +95,8 @@ class ControlParts:
         self.clock = asyncio.get_running_loop().time
         generation, remembered = self.keepsake.fleet()
         fleet = Fleet(runtime(*pools, **given), generation=generation, now=self.clock(), remembered=remembered)
-        roster = Roster(models=self.metrics.models, backends=self.metrics.backends)
+        shares = ShareBook(workers=1, inherited=False, now=self.clock())
+        roster = Roster(models=self.metrics.models, backends=self.metrics.backends, shares=shares)
         tools = Tools(
             ingest=Ingest(history=self.history, metrics=self.metrics, events=self.events),
             events=self.events,

@@ -174,6 +174,12 @@ class GatewayProcess:
         os.kill(pid, number)
         return pid
 
+    async def kill(self, child: str) -> int:
+        """SIGKILL one child; returns its process id once all its threads are dead, and so its sockets closed."""
+        after, pid = self.now, self.send(child)
+        await self.event("supervisor.decided", after=after, reason=f"{child} ended with signal 9")
+        return pid
+
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to the command, as an operator or an init system does."""
         self.process.send_signal(number)

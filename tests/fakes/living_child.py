@@ -7,6 +7,7 @@ happens to it, a line each.
 from __future__ import annotations
 
 import asyncio
+import gc
 import subprocess
 import sys
 import time
@@ -55,6 +56,10 @@ class LivingShell:
                 child = [sys.executable, "-c", "print(open('/proc/self/status').read())"]
                 told = subprocess.run(child, check=True, capture_output=True, text=True).stdout  # noqa: ASYNC221
                 tell(next(line for line in told.splitlines() if line.startswith("SigIgn")))
+            case "settled":
+                before = len(gc.get_objects())
+                self.ready()
+                tell(f"{len(gc.get_objects()) < before // 10} {gc.get_threshold()[0]}")
             case "careless":
                 asyncio.get_running_loop().call_soon(fail, "text of a prompt")
                 lost = aio.spawn(fail_later("text of a prompt"), name="lost")

@@ -303,8 +303,9 @@ async def test_what_a_client_calls_its_model_or_verb_is_recorded_only_when_it_is
         b"GET /health HTTP/1.1\r\nHost: a b/../\r\n\r\n",
         b"POST /v1/chat/completions HTTP/1.1\r\nHost: g\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\nabc",
         b"GET /health HTTP/1.1\r\n\r\n",
+        b"GET /health\r\n\r\n",
     ],
-    ids=["te-on-1.0", "te-list", "host-with-path", "te-and-length", "no-host"],
+    ids=["te-on-1.0", "te-list", "host-with-path", "te-and-length", "no-host", "no-version"],
 )
 async def test_what_two_servers_could_read_differently_is_refused_and_ends_the_connection(request_: bytes) -> None:
     async with running_worker() as worker:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from gateway.app.child import YOUNG_OBJECTS
 from gateway.app.spec import InstallSpec, write_spec
 from gateway.core.tether import Adopt, Stop, line
 from tests.fakes.supervised import ROOT
@@ -130,6 +131,13 @@ def test_a_defect_is_told_without_its_message_and_is_status_1(tmp_path: Path) ->
         assert told.startswith("pacekeeper: worker 0 ends by a defect: RuntimeError at ")
         assert "living_child.py" in told
         assert "prompt" not in told
+
+
+def test_a_child_that_is_ready_has_its_start_out_of_the_collectors_sight(tmp_path: Path) -> None:
+    with living("settled", tmp_path) as child:
+        child.await_word("ready")
+        child.tether.send(line(Stop(0.0)))
+        assert child.end()[1].splitlines()[0] == f"True {YOUNG_OBJECTS}"
 
 
 def test_an_error_that_nobody_awaits_is_an_event_without_the_words_of_anybody(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from gateway.core.link.messages import (
     PROTOCOL,
     BackendFailure,
     ControlMessage,
+    Heartbeat,
     Hello,
     NewSnapshot,
     Pulse,
@@ -34,7 +35,14 @@ pytestmark = pytest.mark.asyncio
 
 WORKER = WorkerRef(session=1, slot=0, pid=4711, started_wall=1.0)
 HELLO = Hello(protocol=PROTOCOL, slot=0, pid=4711, started_wall=1.0)
+
 QUICK = {"probes": {"health_s": 0.02, "scrape_s": 0.02}}
+
+
+def beat(*, share: int | None = None) -> Heartbeat:
+    return Heartbeat(
+        slot=0, sent_at=0.0, generation=1, in_flight={}, holding=0, connections=0, outcomes={}, share=share
+    )
 
 
 def one_pool(*fakes: ProbedBackend) -> Pool:
@@ -185,7 +193,7 @@ async def test_what_performing_brings_about_comes_after_what_is_being_performed(
         def on_send(message: ControlMessage) -> None:
             order.append(type(message).__name__)
             if isinstance(message, NewSnapshot):
-                parts.loop.post(inbox.Ticked())
+                parts.loop.worker_said(WORKER, beat())
                 order.append("posted")
 
         parts.outlet.on_send = on_send
@@ -197,12 +205,17 @@ async def test_shares_are_handed_out_while_the_loop_runs_and_again_only_when_the
     async with listening(ProbedBackend()) as fake, begun(ControlParts(tmp_path, one_pool(fake))) as parts:
         task = aio.spawn(parts.loop.run(), name="run")
         parts.loop.worker_said(WORKER, HELLO)
-        await parts.outlet.until(lambda: any(isinstance(it, Shares) for _, it in parts.outlet.sent))
+        parts.loop.worker_said(WORKER, beat())
+        parts.loop.worker_said(WORKER, beat(share=8192))
+        parts.loop.post(inbox.ConfigRead(runtime(one_pool(fake), limits={"in_flight": 100})))
+
+        def limits() -> list[int]:
+            return [it.in_flight_limit for _, it in parts.outlet.sent if isinstance(it, Shares)]
+
+        await parts.outlet.until(lambda: 100 in limits())
         task.cancel()
         await asyncio.wait([task])
-        assert [it for _, it in parts.outlet.sent if isinstance(it, Shares)] == [
-            Shares(in_flight_limit=8192, others_in_flight={})
-        ]
+        assert limits() == [8192, 100]
 
 
 async def test_a_new_configuration_ends_watches_begins_others_and_keeps_the_rest(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import shutil
 import ssl
 import subprocess
@@ -356,3 +357,23 @@ async def test_a_long_error_answer_counts_as_a_failure_of_the_backend() -> None:
             assert (await client.answer()).status == 500
         assert (await worker.record()).ending is Ending.BAD_STATUS
         assert [failure.code for failure in worker.failures] == ["status_500"]
+
+
+async def test_running_out_of_descriptors_is_not_the_backend_s_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with ScriptedBackend() as backend, running_worker() as worker:
+        worker.serve([backend_view(backend.url)])
+
+        async def exhausted(*_: object, **__: object) -> None:
+            raise OSError(errno.EMFILE, "Too many open files")
+
+        async with raw_client(worker.port) as client:
+            # uvloop's loop takes no attributes: what opens connections is replaced one floor above it.
+            monkeypatch.setattr(worker.upstreams, "_open_to", exhausted)
+            await client.post(ASK)
+            seen = await client.answer()
+            assert (seen.status, seen.error["code"]) == (429, "overloaded")
+            assert worker.failures == []
+            monkeypatch.undo()
+            backend.add(OK)
+            await client.post(ASK)
+            assert (await client.answer()).status == 200

@@ -33,12 +33,11 @@ async def killed_control(running: GatewayProcess, load: Load, *, twice: bool) ->
     """Kill control, with ``twice`` its successor too as soon as that exists; clients are served meanwhile."""
     loop = asyncio.get_running_loop()
     after, first = running.now, loop.time()
-    running.send("control")
+    await running.kill("control")
     if twice:
         await running.event("supervisor.started", after=after, child="control")
-        after = running.now
-        running.send("control")
-    last = loop.time()
+        await running.kill("control")
+    after, last = running.now, loop.time()
     await load.more(5)
     assert (await running.get("/metrics")).status == 200  # who asks meanwhile is answered by the next one
     await running.event("supervisor.decided", after=after, reason="control is ready")

@@ -16,33 +16,17 @@ from gateway.core.link.messages import (
     Heartbeat,
     Hello,
     NewSnapshot,
-    Pulse,
-    RequestRecord,
     Settled,
 )
 from gateway.core.routing.snapshot import ModelCard, Snapshot
-from gateway.core.stream.summary import Ending, Outcome
 from gateway.proxy.link import MAX_QUEUED_RECORDS, WorkerLink
+from tests.fakes.link_ends import PULSE, bare_heartbeat, bare_record
 
 pytestmark = pytest.mark.asyncio
 
-PULSE = Pulse(backend="a", generation_tokens=1.0, read_at=2.0)
 LARGE = NewSnapshot(
     snapshot=Snapshot(generation=1, pools=(), backends=(), cards=(ModelCard(id="m", raw=b" " * (4 * 1024 * 1024)),))
 )
-
-
-def record(number: int) -> RequestRecord:
-    return RequestRecord(
-        request_id=f"r-{number}",
-        slot=0,
-        accepted_wall=0.0,
-        endpoint="/v1/completions",
-        method="POST",
-        status=200,
-        outcome=Outcome.OK,
-        ending=Ending.COMPLETE,
-    )
 
 
 class Ends:
@@ -55,24 +39,16 @@ class Ends:
         self.at_worker: asyncio.Queue = asyncio.Queue()
         self.server = self.new_server()
         self.worker = WorkerLink(
-            str(path), 0, on_message=self.at_worker.put_nowait, heartbeat=self.heartbeat, started_wall=1.0
+            str(path),
+            0,
+            on_message=self.at_worker.put_nowait,
+            heartbeat=lambda: bare_heartbeat(dropped=self.worker.dropped),
+            started_wall=1.0,
         )
 
     def new_server(self) -> LinkServer:
         return LinkServer(
             str(self.path), on_message=lambda *said: self.at_control.put_nowait(said), on_gone=self.gone.put_nowait
-        )
-
-    def heartbeat(self) -> Heartbeat:
-        return Heartbeat(
-            slot=0,
-            sent_at=0.0,
-            generation=0,
-            in_flight={},
-            holding=0,
-            connections=0,
-            outcomes={},
-            dropped=self.worker.dropped,
         )
 
     async def heard(self, kind: type):
@@ -105,13 +81,13 @@ async def test_messages_of_every_size_go_both_ways(tmp_path: Path) -> None:
         assert await ends.at_worker.get() == LARGE
         assert await ends.at_worker.get() == PULSE
         for number in range(1000):
-            ends.worker.offer(record(number))
+            ends.worker.offer(bare_record(number))
         ends.worker.send(DrainAck(slot=0, backend="a", generation=1, in_flight=0))
         await ends.heard(DrainAck)
         received = []
         while len(received) < 1000:
             received += (await ends.heard(Settled))[1].records
-        assert received == [record(number) for number in range(1000)]
+        assert received == [bare_record(number) for number in range(1000)]
 
 
 async def test_a_new_control_takes_over_and_gets_what_was_settled_meanwhile(tmp_path: Path) -> None:
@@ -119,11 +95,11 @@ async def test_a_new_control_takes_over_and_gets_what_was_settled_meanwhile(tmp_
         await ends.heard(Hello)
         await ends.server.close()
         await ends.gone.get()
-        ends.worker.offer(record(7))
+        ends.worker.offer(bare_record(7))
         ends.server = ends.new_server()
         await ends.server.start()
         await ends.heard(Hello)
-        assert (await ends.heard(Settled))[1].records == [record(7)]
+        assert (await ends.heard(Settled))[1].records == [bare_record(7)]
 
 
 async def test_a_worker_that_stops_reading_is_cut_off_and_comes_back(tmp_path: Path) -> None:
@@ -140,7 +116,7 @@ async def test_close_delivers_everything_that_was_offered(tmp_path: Path) -> Non
     async with linked(tmp_path) as ends:
         await ends.heard(Hello)
         for number in range(MAX_QUEUED_RECORDS):
-            ends.worker.offer(record(number))
+            ends.worker.offer(bare_record(number))
         await ends.worker.close(timeout_s=20.0)
         received = 0
         while received < MAX_QUEUED_RECORDS:

@@ -374,3 +374,16 @@ async def test_a_comment_before_the_first_event_gives_no_status_away() -> None:
             assert (await client.answer()).status == 502
             await client.post(REQUEST)
             assert (await client.answer()).body == comment + comment + ROLE + STOP + DONE
+
+
+async def test_a_backend_that_is_faster_than_the_loop_lets_the_others_have_their_turn() -> None:
+    """Every read of a flood is followed by a turn of the loop; the stream still comes whole."""
+    flood = chunk(HELLO * 200) * 200
+    async with ScriptedBackend() as backend, running_worker(client_buffer_bytes=64 * 1024 * 1024) as worker:
+        worker.serve([backend_view(backend.url)])
+        backend.add(Script((HEAD + chunk(ROLE) + flood + chunk(STOP + DONE) + b"0\r\n\r\n",)))
+        async with raw_client(worker.port) as client:
+            await client.post(REQUEST)
+            seen = await client.answer()
+        assert seen.body == ROLE + HELLO * 200 * 200 + STOP + DONE
+        assert (await worker.record()).outcome is Outcome.OK

@@ -5,7 +5,7 @@ from typing import Any
 import openai
 import pytest
 
-from tests.live.rates import PROMPTS, Compared, Pace, summarise, table
+from tests.live.rates import PROMPTS, Compared, Pace, summarise, table, undisturbed
 from tests.live.rig import wire
 from tests.live.rig.crowd import at_once
 from tests.live.rig.engine import Engine
@@ -37,7 +37,7 @@ def test_counts_equal_vllms_and_rates_are_within_the_bound(pace: Pace, note_figu
     calm: list[Compared] = []
     for _ in range(ROUNDS):
         compared += pace.compare_many(concurrency, CONVERSATIONS)
-        calm = [one for one in compared if one.is_long and not one.disturbed(bound)]
+        calm = undisturbed(compared, bound=bound)
         if len(calm) >= ENOUGH:
             break
     note_figure(f"all streams:\n{table([summarise(concurrency, compared)])}")

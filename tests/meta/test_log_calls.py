@@ -16,9 +16,6 @@ METHODS = {"debug", "info", "warning", "error", "exception", "critical", "log"}
 DEFECT = {"error", "place"}
 ADAPTERS = {"gateway/telemetry/logs.py", "gateway/telemetry/eventlog.py"}  # they hand on what others told
 
-IN_WORDS_STILL = {"gateway/proxy/pipeline.py": "request.defect", "gateway/proxy/settle.py": "request.unmeasured"}
-"""Calls that are to get their event's name: the only ones that may be without."""
-
 
 @dataclass(frozen=True, slots=True)
 class LogCall:
@@ -79,7 +76,7 @@ def test_every_call_of_a_log_names_an_event_of_the_catalogue_with_its_fields() -
     sources = [source for source in python_sources(PACKAGE) if source.name not in ADAPTERS]
     calls = [call for source in sources for call in log_calls(source)]
     assert len(calls) >= 20
-    assert {place for place in wrong(iter(calls)) if place.partition(":")[0] not in IN_WORDS_STILL} == set()
+    assert set(wrong(iter(calls))) == set()
 
 
 def test_every_event_of_the_catalogue_is_told_somewhere() -> None:
@@ -98,7 +95,7 @@ def test_every_event_of_the_catalogue_is_told_somewhere() -> None:
         for node in ast.walk(source.tree)
         if isinstance(node, ast.keyword) and node.arg == "tag" and isinstance(node.value, ast.Constant)
     }
-    assert {name.value for name in EventName} - called - by_name - by_tag - set(IN_WORDS_STILL.values()) == set()
+    assert {name.value for name in EventName} - called - by_name - by_tag == set()
 
 
 def test_what_is_wrong_is_found() -> None:

@@ -12,6 +12,7 @@ from gateway.control.inbox import Action, Event
 from gateway.control.link import WorkerRef
 from gateway.control.roster import Roster
 from gateway.control.state import ControlState
+from gateway.core.admission.shares import ShareBook
 from gateway.core.link.messages import (
     PROTOCOL,
     BackendFailure,
@@ -43,7 +44,9 @@ class Control:
     def __init__(self, *pools: Pool, remembered: tuple[Remembered, ...] = (), **given: object) -> None:
         self.now = 0.0
         fleet = Fleet(runtime(*pools, **given), generation=0, now=0.0, remembered=remembered)
-        self.state = ControlState(fleet, Roster(models=ClosedSet(["m"]), backends=ClosedSet(["a", "b"])))
+        shares = ShareBook(workers=1, inherited=False, now=0.0)
+        roster = Roster(models=ClosedSet(["m"]), backends=ClosedSet(["a", "b"]), shares=shares)
+        self.state = ControlState(fleet, roster)
 
     def at(self, now: float, *events: Event) -> list[Action]:
         self.now = now
@@ -318,13 +321,19 @@ def test_shares_follow_what_workers_hold_and_are_sent_only_when_they_change() ->
     one, two = control.worker(), control.worker(slot=1)
     control.hello(one)
     control.hello(two)
-    control.at(0.2, inbox.WorkerSaid(one, beat(in_flight={"a": 20}, holding=20)))
-    sent = control.at(0.3, inbox.Ticked())
-    assert sent == [
+    control.at(0.2, inbox.WorkerSaid(one, beat(in_flight={"a": 20}, holding=20, share=20)))
+    assert control.at(0.2, inbox.WorkerSaid(two, beat())) == [
         inbox.SendTo(one, Shares(in_flight_limit=60, others_in_flight={})),
         inbox.SendTo(two, Shares(in_flight_limit=40, others_in_flight={"a": 20})),
     ]
-    assert control.at(0.4, inbox.Ticked()) == []
+    assert control.at(0.3, inbox.Ticked()) == []
+    control.at(0.4, inbox.WorkerSaid(one, beat(in_flight={"a": 60}, holding=60, share=60)))
+    control.at(0.4, inbox.WorkerSaid(two, beat(share=40)))
+    assert control.at(0.5, inbox.Ticked()) == [
+        inbox.SendTo(two, Shares(in_flight_limit=20, others_in_flight={"a": 60})),
+    ]
+    control.at(0.6, inbox.WorkerSaid(two, beat(share=20)))
+    assert control.at(0.7, inbox.Ticked()) == [inbox.SendTo(one, Shares(in_flight_limit=80, others_in_flight={}))]
 
 
 def test_a_worker_that_is_killed_takes_what_it_held_and_leaves_its_counters() -> None:
@@ -333,13 +342,15 @@ def test_a_worker_that_is_killed_takes_what_it_held_and_leaves_its_counters() ->
     control.hello(one)
     control.hello(two)
     control.at(0.2, inbox.WorkerSaid(one, beat(in_flight={"a": 3}, holding=3, outcomes={"chat|m|a|ok|200": 7})))
-    control.at(0.3, inbox.Ticked())
+    control.at(0.3, inbox.WorkerSaid(two, beat()))
     actions = control.at(0.4, inbox.WorkerLeft(one))
     assert fields(actions, EventName.WORKER_GONE) == {"slot": 0, "pid": 100, "in_flight": 3}
     assert control.state.roster.in_flight() == {}
     assert sum(control.state.roster.totals.values()) == 7
     (share,) = control.at(0.5, inbox.Ticked())
-    assert share == inbox.SendTo(two, Shares(in_flight_limit=8192, others_in_flight={}))
+    assert isinstance(share, inbox.SendTo)
+    assert isinstance(share.message, Shares)
+    assert (share.worker, share.message.others_in_flight) == (two, {})
     assert control.at(0.6, inbox.WorkerLeft(one)) == []
 
 

@@ -1,7 +1,7 @@
 """The in-flight limit of one worker, as a pure decision over its share.
 
-Station admit.  With one worker the share is the whole limit; with several, control leases each worker what it holds
-and a part of what is left, so the sum never exceeds the limit.
+Station admit.  With one worker the share is the whole limit; with several, control gives each what it holds and a part
+of what is left, in the way of :mod:`gateway.core.admission.shares`, so that together they never hold more.
 """
 
 from __future__ import annotations

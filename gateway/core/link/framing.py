@@ -83,8 +83,14 @@ def control_messages(*, max_bytes: int = MAX_MESSAGE_BYTES) -> Framer[ControlMes
 
 
 def frame(message: WorkerMessage | ControlMessage, *, max_bytes: int = MAX_MESSAGE_BYTES) -> bytes:
-    """``message`` as one frame.  Raises LinkGarbled when it is over the bound (the peer would hang up)."""
-    body = msgspec.msgpack.encode(message)
+    """``message`` as one frame.  Raises LinkGarbled when it is over the bound (the peer would hang up).
+
+    Or when it holds a number that no message can: that must cost the message, not the connection.
+    """
+    try:
+        body = msgspec.msgpack.encode(message)
+    except OverflowError as error:
+        raise LinkGarbled(f"a {type(message).__name__} holds a number beyond 64 bits") from error
     if len(body) > max_bytes:
         raise LinkGarbled(f"a {type(message).__name__} of {len(body)} bytes is over the bound of {max_bytes}")
     return len(body).to_bytes(_LENGTH_BYTES, "big") + body

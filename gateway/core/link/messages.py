@@ -90,7 +90,8 @@ class Heartbeat(Struct, frozen=True, tag="heartbeat", kw_only=True):
 
     ``outcomes`` maps "endpoint|model|backend|outcome|status" to a count (model from the closed set of names that the
     snapshot serves, else "other"); ``in_flight`` per backend; ``holding`` is every admitted, unsettled request;
-    ``dropped`` counts records lost because control was slow or away; ``failures`` counts tap failures.
+    ``share``: the share of the limit that is in force, None while none was ever told; sent at once when it changes, for
+    control waits for it.  ``dropped`` counts records lost because control was slow or away.
     """
 
     slot: int
@@ -100,6 +101,7 @@ class Heartbeat(Struct, frozen=True, tag="heartbeat", kw_only=True):
     holding: int
     connections: int
     outcomes: dict[str, int]
+    share: int | None = None
     dropped: int = 0
     tap_failures: int = 0
 

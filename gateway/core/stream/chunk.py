@@ -22,6 +22,7 @@ _NULL: Final = Raw(b"null")
 
 _WORD_CHARS: Final = 64
 _MOST_TOKENS: Final = 2**40  # beyond it a count is no count, and would not fit into a message
+_MOST: Final = 1e9  # beyond it a figure is none: 11 days in milliseconds
 
 _T = TypeVar("_T")
 
@@ -113,20 +114,20 @@ def read_usage(raw: bytes | Raw | None) -> Usage | None:
 
 
 def read_metrics(raw: bytes | Raw | None) -> EngineMetrics | None:
-    """Decode the engine's per-request metrics; None where there are none."""
+    """Decode the engine's per-request metrics; None where there are none.  A figure that cannot be is left out."""
     wire = _decode(raw, _METRICS)
     if wire is None:
         return None
     speculative = wire.speculative_decoding or _WireSpeculative()
     metrics = EngineMetrics(
-        time_to_first_token_ms=wire.time_to_first_token_ms,
-        generation_time_ms=wire.generation_time_ms,
-        queue_time_ms=wire.queue_time_ms,
-        mean_itl_ms=wire.mean_itl_ms,
-        tokens_per_second=wire.tokens_per_second,
-        mean_acceptance_length=speculative.mean_acceptance_length,
-        draft_acceptance_rate=speculative.draft_acceptance_rate,
-        spec_tokens=speculative.num_spec_tokens,
+        time_to_first_token_ms=_figure(wire.time_to_first_token_ms),
+        generation_time_ms=_figure(wire.generation_time_ms),
+        queue_time_ms=_figure(wire.queue_time_ms),
+        mean_itl_ms=_figure(wire.mean_itl_ms),
+        tokens_per_second=_figure(wire.tokens_per_second),
+        mean_acceptance_length=_figure(speculative.mean_acceptance_length),
+        draft_acceptance_rate=_figure(speculative.draft_acceptance_rate),
+        spec_tokens=_count(speculative.num_spec_tokens),
     )
     return None if metrics == EngineMetrics() else metrics
 
@@ -159,3 +160,7 @@ def _decode(raw: bytes | Raw | None, decoder: json.Decoder[_T | None]) -> _T | N
 
 def _count(tokens: int | None) -> int | None:
     return tokens if tokens is not None and 0 <= tokens <= _MOST_TOKENS else None
+
+
+def _figure(value: float | None) -> float | None:
+    return value if value is not None and 0 <= value <= _MOST else None

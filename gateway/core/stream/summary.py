@@ -80,6 +80,7 @@ class Flag(StrEnum):
     CONTINUOUS_USAGE = "continuous_usage"
     BAD_EVENTS = "bad_events"
     OVERSIZE_EVENTS = "oversize_events"
+    CLIENT_BLOCKED = "client_blocked"  # the client took bytes slower than they came: the pace is partly its own
     TAP_DISABLED = "tap_disabled"  # the tap failed inside; what it had seen until then is kept
 
 

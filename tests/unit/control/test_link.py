@@ -11,39 +11,15 @@ import pytest
 
 from gateway import aio
 from gateway.control.link import HELLO_S, MAX_UNSENT_BYTES, LinkServer, WorkerRef
-from gateway.core.link.framing import control_messages, frame
-from gateway.core.link.messages import ControlMessage, DrainAck, Hello, NewSnapshot, Pulse, Refused, WorkerMessage
+from gateway.core.link.framing import frame
+from gateway.core.link.messages import ControlMessage, DrainAck, NewSnapshot, Refused, WorkerMessage
 from gateway.core.routing.snapshot import ModelCard, Snapshot
-from tests.fakes.memory_streams import Streams, memory_pair, transport_of
+from tests.fakes.link_ends import PULSE, FarEnd, hello, worker_end
+from tests.fakes.memory_streams import memory_pair, transport_of
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.looptime]
 
 ACK = DrainAck(slot=0, backend="a", generation=1, in_flight=0)
-PULSE = Pulse(backend="a", generation_tokens=1.0, read_at=2.0)
-
-
-def hello(slot: int = 0, *, protocol: int = 1) -> Hello:
-    return Hello(protocol=protocol, slot=slot, pid=100 + slot, started_wall=1.0)
-
-
-class Worker:
-    """A worker as control sees it: says raw bytes, keeps what it hears."""
-
-    def __init__(self, streams: Streams) -> None:
-        self.streams = streams
-        self.framer = control_messages()
-        self.waiting: list[ControlMessage] = []
-
-    def say(self, *messages: WorkerMessage) -> None:
-        self.streams[1].write(b"".join(frame(message) for message in messages))
-
-    async def next(self) -> ControlMessage:
-        while not self.waiting:
-            data = await self.streams[0].read(65536)
-            if not data:
-                raise EOFError
-            self.waiting += self.framer.feed(data)
-        return self.waiting.pop(0)
 
 
 class Hall:
@@ -57,12 +33,12 @@ class Hall:
         )
         self.failures: list[BaseException] = []
         self.nursery = aio.Nursery(lambda _, error: self.failures.append(error))
-        self.workers: list[Worker] = []
+        self.workers: list[FarEnd[ControlMessage]] = []
 
-    def connect(self) -> Worker:
+    def connect(self) -> FarEnd[ControlMessage]:
         theirs, ours = memory_pair()
         self.nursery.spawn(self.server.attach(*ours), name="session")
-        worker = Worker(theirs)
+        worker = worker_end(theirs)
         self.workers.append(worker)
         return worker
 

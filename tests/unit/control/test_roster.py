@@ -8,6 +8,7 @@ import pytest
 
 from gateway.control.link import WorkerRef
 from gateway.control.roster import FRESH_S, Roster
+from gateway.core.admission.shares import ShareBook
 from gateway.core.link.messages import DrainAck, Heartbeat
 from gateway.telemetry.figures import OutcomeKey
 from gateway.telemetry.labels import ClosedSet
@@ -15,8 +16,9 @@ from gateway.telemetry.labels import ClosedSet
 sessions = itertools.count(1)
 
 
-def roster() -> Roster:
-    return Roster(models=ClosedSet(["m", "odd|name"]), backends=ClosedSet(["a", "b"]))
+def roster(*, workers: int = 1) -> Roster:
+    shares = ShareBook(workers=workers, inherited=False, now=0.0)
+    return Roster(models=ClosedSet(["m", "odd|name"]), backends=ClosedSet(["a", "b"]), shares=shares)
 
 
 def worker(slot: int = 0, *, pid: int = 100) -> WorkerRef:
@@ -30,7 +32,7 @@ def beat(*, in_flight: dict[str, int] | None = None, outcomes: dict[str, int] | 
 
 
 def joined(count: int = 1, *, now: float = 0.0) -> tuple[Roster, list[WorkerRef]]:
-    crew = roster()
+    crew = roster(workers=count)
     refs = [worker(slot) for slot in range(count)]
     for ref in refs:
         crew.join(ref, now=now)
@@ -51,7 +53,7 @@ def test_what_workers_add_is_added_to_totals() -> None:
 def test_totals_stay_when_a_worker_ends_and_its_successor_counts_from_zero() -> None:
     crew, (one,) = joined()
     crew.beat(one, beat(outcomes={"chat|m|a|ok|200": 3}, dropped=2, tap_failures=1), now=0.0)
-    crew.leave(one)
+    crew.leave(one, now=1.0)
     two = worker(pid=200)
     crew.join(two, now=1.0)
     crew.beat(two, beat(outcomes={"chat|m|a|ok|200": 1}, dropped=1), now=1.0)
@@ -62,7 +64,7 @@ def test_totals_stay_when_a_worker_ends_and_its_successor_counts_from_zero() -> 
 def test_a_worker_that_comes_back_after_its_connection_broke_is_not_counted_twice() -> None:
     crew, (one,) = joined()
     crew.beat(one, beat(outcomes={"chat|m|a|ok|200": 3}, dropped=2), now=0.0)
-    crew.leave(one)
+    crew.leave(one, now=1.0)
     again = worker()
     crew.join(again, now=1.0)
     assert crew.beat(again, beat(outcomes={"chat|m|a|ok|200": 4}, dropped=5), now=1.0) == 3
@@ -76,7 +78,7 @@ def test_a_worker_that_comes_back_before_its_old_connection_ended_is_one_worker(
     crew.join(again, now=1.0)
     crew.beat(again, beat(in_flight={"a": 2}), now=1.0)
     assert crew.in_flight() == {"a": 2}
-    assert crew.leave(one) is None
+    assert crew.leave(one, now=1.0) is None
     assert len(crew) == 1
 
 
@@ -109,7 +111,7 @@ def test_counters_of_ended_workers_are_remembered_only_so_far() -> None:
         ref = worker(pid=number * 10)
         crew.join(ref, now=0.0)
         crew.beat(ref, beat(outcomes={"chat|m|a|ok|200": 1}), now=0.0)
-        crew.leave(ref)
+        crew.leave(ref, now=0.0)
     assert sum(crew.totals.values()) == 1000
     assert len(crew._counted) == 256
 
@@ -129,13 +131,13 @@ def test_what_a_worker_holds_leaves_with_its_connection() -> None:
     crew.beat(one, beat(in_flight={"a": 2, "b": 1}), now=0.0)
     crew.beat(two, beat(in_flight={"a": 1, "b": 0}, holding=4), now=0.0)
     assert (crew.in_flight(), crew.holding) == ({"a": 3, "b": 1}, 7)
-    assert crew.leave(one) == 3
+    assert crew.leave(one, now=1.0) == 3
     assert (crew.in_flight(), crew.holding) == ({"a": 1}, 4)
 
 
 def test_messages_of_a_worker_that_left_change_nothing() -> None:
     crew, (one,) = joined()
-    crew.leave(one)
+    crew.leave(one, now=1.0)
     assert crew.beat(one, beat(outcomes={"chat|m|a|ok|200": 3}, dropped=9), now=0.0) == 0
     crew.acknowledge(one, DrainAck(slot=0, backend="a", generation=1, in_flight=0))
     assert (dict(crew.totals), crew.in_flight(), len(crew)) == ({}, {}, 0)
@@ -150,49 +152,60 @@ def shares(crew: Roster, limit: int, *, now: float = 0.0) -> dict[int, tuple[int
 
 def test_one_worker_has_the_whole_limit_and_no_others() -> None:
     crew, (one,) = joined()
+    assert not crew.has_spoken(one)
+    assert shares(crew, 100) == {}, "nobody knows yet what it holds"
     crew.beat(one, beat(in_flight={"a": 5}), now=0.0)
+    assert crew.has_spoken(one)
     assert shares(crew, 100) == {0: (100, {})}
 
 
 def test_a_share_is_what_a_worker_holds_and_an_even_part_of_the_rest() -> None:
-    crew, (one, _, _) = joined(3)
+    crew, (one, two, three) = joined(3)
     crew.beat(one, beat(in_flight={"a": 40}), now=0.0)
-    first = shares(crew, 100)
-    assert first == {0: (60, {}), 1: (20, {"a": 40}), 2: (20, {"a": 40})}
-    assert sum(limit for limit, _ in first.values()) == 100
+    for other in (two, three):
+        crew.beat(other, beat(), now=0.0)
+    assert shares(crew, 100) == {0: (60, {}), 1: (20, {"a": 40}), 2: (20, {"a": 40})}
 
 
-@pytest.mark.parametrize("limit,count", [(0, 1), (1, 3), (7, 4), (100, 7)])
-def test_shares_never_add_up_to_more_than_the_limit(limit: int, count: int) -> None:
-    crew, _ = joined(count)
-    assert sum(share for share, _ in shares(crew, limit).values()) == limit
-
-
-def test_workers_over_the_limit_keep_what_they_hold_and_get_no_more() -> None:
-    crew, (one, _) = joined(2)
-    crew.beat(one, beat(in_flight={"a": 40}), now=0.0)
-    assert shares(crew, 10) == {0: (40, {}), 1: (0, {"a": 40})}
-
-
-def test_shares_are_handed_out_only_when_they_changed() -> None:
-    crew, (one, _) = joined(2)
-    assert set(shares(crew, 100)) == {0, 1}
-    assert shares(crew, 100) == {}
-    crew.beat(one, beat(in_flight={"a": 1}), now=0.0)
-    assert set(shares(crew, 100)) == {0, 1}
-    assert shares(crew, 100) == {}
-
-
-def test_a_silent_worker_gets_no_more_and_still_counts() -> None:
+def test_a_worker_is_told_only_when_its_share_or_the_others_load_changed() -> None:
     crew, (one, two) = joined(2)
-    crew.beat(one, beat(in_flight={"a": 10}), now=0.0)
-    crew.beat(two, beat(), now=FRESH_S + 1)
-    assert shares(crew, 100, now=FRESH_S + 1) == {0: (10, {}), 1: (90, {"a": 10})}
+    for ref in (one, two):
+        crew.beat(ref, beat(), now=0.0)
+    assert shares(crew, 100) == {0: (50, {}), 1: (50, {})}
+    for ref in (one, two):
+        crew.beat(ref, beat(share=50), now=0.0)
+    assert shares(crew, 100) == {}
+    crew.beat(one, beat(in_flight={"a": 1}, share=50), now=0.0)
+    assert shares(crew, 100) == {1: (50, {"a": 1})}
+    assert shares(crew, 100) == {}
 
 
-def test_while_no_worker_is_fresh_nobodys_share_changes() -> None:
-    crew, _ = joined(2)
-    assert shares(crew, 100, now=FRESH_S + 1) == {}
+def test_a_silent_worker_counts_with_all_that_it_may_hold() -> None:
+    crew, (one, two) = joined(2)
+    crew.beat(one, beat(in_flight={"a": 10}, share=50), now=0.0)
+    crew.beat(two, beat(in_flight={"a": 50}, share=50), now=FRESH_S + 1)
+    assert shares(crew, 100, now=FRESH_S + 1) == {0: (10, {"a": 50}), 1: (50, {"a": 10})}
+
+
+def test_while_no_worker_is_fresh_nobody_is_raised() -> None:
+    crew, (one, two) = joined(2)
+    for ref in (one, two):
+        crew.beat(ref, beat(), now=0.0)
+    assert shares(crew, 100, now=FRESH_S + 1) == {0: (0, {}), 1: (0, {})}
+
+
+def test_the_share_of_a_worker_that_left_goes_to_its_successor() -> None:
+    crew, (one, two) = joined(2)
+    for ref in (one, two):
+        crew.beat(ref, beat(share=50), now=0.0)
+    assert set(shares(crew, 100)) == {0, 1}
+    crew.leave(two, now=1.0)
+    crew.beat(one, beat(in_flight={"a": 50}, share=50), now=1.0)
+    assert shares(crew, 100, now=1.0) == {}
+    successor = worker(1, pid=200)
+    crew.join(successor, now=1.0)
+    crew.beat(successor, beat(), now=1.0)
+    assert shares(crew, 100, now=1.0) == {0: (75, {}), 1: (25, {"a": 50})}
 
 
 # --- freshness ---
@@ -238,5 +251,5 @@ def test_a_backend_is_drained_when_every_connected_worker_says_so_under_that_gen
     assert crew.undrained("a", 5) == (one, two)
     crew.acknowledge(one, ack(generation=6, in_flight=0))
     assert crew.undrained("a", 5) == (two,)
-    crew.leave(two)
+    crew.leave(two, now=1.0)
     assert crew.undrained("a", 5) == ()

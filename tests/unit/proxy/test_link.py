@@ -10,40 +10,22 @@ from contextlib import asynccontextmanager
 import pytest
 
 from gateway import aio
-from gateway.core.link.framing import frame, worker_messages
+from gateway.core.link.framing import frame
 from gateway.core.link.messages import (
     BackendFailure,
     DrainAck,
     Heartbeat,
     Hello,
-    Pulse,
     Refused,
-    RequestRecord,
     Settled,
     WorkerMessage,
 )
-from gateway.core.stream.summary import Ending, Outcome
 from gateway.proxy import link as link_module
 from gateway.proxy.link import BATCH_RECORDS, BATCH_S, MAX_QUEUED_FAILURES, MAX_QUEUED_RECORDS, WorkerLink
+from tests.fakes.link_ends import PULSE, FarEnd, bare_heartbeat, bare_record, control_end
 from tests.fakes.memory_streams import Streams, memory_pair, transport_of
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.looptime]
-
-PULSE = Pulse(backend="a", generation_tokens=1.0, read_at=2.0)
-
-
-def record(number: int, *, model: str = "m") -> RequestRecord:
-    return RequestRecord(
-        request_id=f"r-{number}",
-        slot=0,
-        accepted_wall=0.0,
-        endpoint="/v1/chat/completions",
-        method="POST",
-        status=200,
-        outcome=Outcome.OK,
-        ending=Ending.COMPLETE,
-        model=model,
-    )
 
 
 class Control:
@@ -51,11 +33,15 @@ class Control:
 
     def __init__(self) -> None:
         self.away = False
+        self.lost = 0
         self.attempts: list[float] = []
         self.ends: asyncio.Queue[Streams] = asyncio.Queue()
         self.made: list[Streams] = []
         self.given: list[Streams] = []
         self.running: asyncio.Task[None]
+
+    def note_lost(self) -> None:
+        self.lost += 1
 
     async def connect(self) -> Streams:
         self.attempts.append(asyncio.get_running_loop().time())
@@ -68,37 +54,12 @@ class Control:
         return theirs
 
 
-class Heard:
-    """One accepted connection at control."""
-
-    def __init__(self, streams: Streams) -> None:
-        self.streams = streams
-        self.framer = worker_messages()
-        self.waiting: list[WorkerMessage] = []
-
-    async def next(self) -> WorkerMessage:
-        while not self.waiting:
-            data = await self.streams[0].read(65536)
-            if not data:
-                raise EOFError
-            self.waiting += self.framer.feed(data)
-        return self.waiting.pop(0)
-
-    async def next_of(self, kind: type) -> WorkerMessage:
-        while not isinstance(message := await self.next(), kind):
-            pass
-        return message
-
-    def say(self, data: bytes) -> None:
-        self.streams[1].write(data)
-
-
 @pytest.mark.parametrize("steps", range(12))
 @pytest.mark.parametrize("how", ["while it closes", "while control hangs up", "twice"])
 async def test_whenever_a_run_is_cancelled_its_connection_is_closed(how: str, steps: int) -> None:
     control = Control()
     async with running(control) as (worker, _):
-        heard = Heard(await control.ends.get())
+        heard = control_end(await control.ends.get())
         await heard.next_of(Heartbeat)
         closing = None
         match how:
@@ -123,19 +84,16 @@ async def running(control: Control) -> AsyncIterator[tuple[WorkerLink, list]]:
     handed: list = []
 
     def heartbeat() -> Heartbeat:
-        return Heartbeat(
-            slot=0,
-            sent_at=asyncio.get_running_loop().time(),
-            generation=1,
-            in_flight={},
-            holding=0,
-            connections=0,
-            outcomes={},
-            dropped=worker.dropped,
-        )
+        return bare_heartbeat(sent_at=asyncio.get_running_loop().time(), dropped=worker.dropped)
 
     worker = WorkerLink(
-        "unused", 0, on_message=handed.append, heartbeat=heartbeat, started_wall=12.5, connect=control.connect
+        "unused",
+        0,
+        on_message=handed.append,
+        heartbeat=heartbeat,
+        started_wall=12.5,
+        on_lost=control.note_lost,
+        connect=control.connect,
     )
     task = control.running = aio.spawn(worker.run(), name="link")
     try:
@@ -150,7 +108,7 @@ async def running(control: Control) -> AsyncIterator[tuple[WorkerLink, list]]:
 async def test_hello_comes_first_then_a_heartbeat_twice_a_second() -> None:
     control = Control()
     async with running(control):
-        heard = Heard(await control.ends.get())
+        heard = control_end(await control.ends.get())
         hello = await heard.next()
         assert isinstance(hello, Hello)
         assert (hello.protocol, hello.slot, hello.started_wall) == (1, 0, 12.5)
@@ -159,14 +117,40 @@ async def test_hello_comes_first_then_a_heartbeat_twice_a_second() -> None:
     assert [round(later - earlier, 3) for earlier, later in itertools.pairwise(times)] == [0.5, 0.5, 0.5]
 
 
+async def test_a_heartbeat_that_control_waits_for_goes_out_at_once() -> None:
+    control = Control()
+    async with running(control) as (worker, _):
+        heard = control_end(await control.ends.get())
+        first = await heard.next_of(Heartbeat)
+        await asyncio.sleep(0.2)
+        worker.beat_soon()
+        beats = [await heard.next_of(Heartbeat) for _ in range(2)]
+    assert [round(beat.sent_at - first.sent_at, 3) for beat in beats] == [0.2, 0.7]
+
+
+async def test_a_lost_connection_is_told_and_one_that_never_stood_is_not() -> None:
+    control = Control()
+    control.away = True
+    async with running(control):
+        await asyncio.sleep(2.0)
+        assert (len(control.attempts) > 2, control.lost) == (True, 0)
+        control.away = False
+        heard = control_end(await control.ends.get())
+        await heard.next_of(Heartbeat)
+        assert control.lost == 0
+        heard.streams[1].close()
+        await control.ends.get()
+        assert control.lost == 1
+
+
 async def test_records_wait_for_a_batch_but_not_long() -> None:
     control = Control()
     async with running(control) as (worker, _):
-        heard = Heard(await control.ends.get())
+        heard = control_end(await control.ends.get())
         await heard.next_of(Heartbeat)
         offered_at = asyncio.get_running_loop().time()
         for number in range(3):
-            worker.offer(record(number))
+            worker.offer(bare_record(number))
         worker.offer_failure(BackendFailure(backend="a", code="backend_died", at=1.0))
         settled = await heard.next_of(Settled)
         assert asyncio.get_running_loop().time() - offered_at == pytest.approx(BATCH_S)
@@ -177,7 +161,7 @@ async def test_records_wait_for_a_batch_but_not_long() -> None:
 async def test_a_failure_alone_is_sent_soon_too() -> None:
     control = Control()
     async with running(control) as (worker, _):
-        heard = Heard(await control.ends.get())
+        heard = control_end(await control.ends.get())
         await heard.next_of(Heartbeat)
         offered_at = asyncio.get_running_loop().time()
         worker.offer_failure(BackendFailure(backend="a", code="backend_died", at=1.0))
@@ -185,14 +169,35 @@ async def test_a_failure_alone_is_sent_soon_too() -> None:
         assert asyncio.get_running_loop().time() - offered_at == pytest.approx(BATCH_S)
 
 
+async def test_a_steady_flow_goes_out_in_batches_however_long_it_lasts() -> None:
+    control = Control()
+    async with running(control) as (worker, _):
+        heard = control_end(await control.ends.get())
+        await heard.next_of(Heartbeat)
+        counting = aio.spawn(batches_with(heard, records=5000), name="counting")
+        for number in range(5000):  # 500 a second; heartbeats send what is queued, too
+            worker.offer(bare_record(number))
+            await asyncio.sleep(0.002)
+        sizes = await counting
+    assert len(sizes) <= 10 * (1 / BATCH_S + 2) + 1
+    assert min(sizes[1:-1]) >= 5
+
+
+async def batches_with(heard: FarEnd[WorkerMessage], *, records: int) -> list[int]:
+    sizes: list[int] = []
+    while sum(sizes) < records:
+        sizes.append(len((await heard.next_of(Settled)).records))
+    return sizes
+
+
 async def test_a_full_batch_goes_out_at_once() -> None:
     control = Control()
     async with running(control) as (worker, _):
-        heard = Heard(await control.ends.get())
+        heard = control_end(await control.ends.get())
         await heard.next_of(Heartbeat)
         offered_at = asyncio.get_running_loop().time()
         for number in range(2 * BATCH_RECORDS + 1):
-            worker.offer(record(number))
+            worker.offer(bare_record(number))
         sizes = [len((await heard.next_of(Settled)).records) for _ in range(3)]
         assert asyncio.get_running_loop().time() == offered_at
     assert sizes == [BATCH_RECORDS, BATCH_RECORDS, 1]
@@ -201,7 +206,7 @@ async def test_a_full_batch_goes_out_at_once() -> None:
 async def test_a_drain_acknowledgement_goes_out_at_once_and_only_the_newest_of_a_backend() -> None:
     control = Control()
     async with running(control) as (worker, _):
-        heard = Heard(await control.ends.get())
+        heard = control_end(await control.ends.get())
         await heard.next_of(Heartbeat)
         sent_at = asyncio.get_running_loop().time()
         for in_flight in (2, 1, 0):
@@ -215,8 +220,8 @@ async def test_a_drain_acknowledgement_goes_out_at_once_and_only_the_newest_of_a
 async def test_what_control_says_reaches_the_shell_in_order() -> None:
     control = Control()
     async with running(control) as (_, handed):
-        heard = Heard(await control.ends.get())
-        heard.say(frame(PULSE) + frame(PULSE))
+        heard = control_end(await control.ends.get())
+        heard.say(PULSE, PULSE)
         await heard.next_of(Heartbeat)
         await heard.next_of(Heartbeat)
         assert handed == [PULSE, PULSE]
@@ -230,11 +235,11 @@ async def test_records_survive_while_control_is_away_up_to_the_bound_and_the_res
     control.away = True
     async with running(control) as (worker, _):
         for number in range(MAX_QUEUED_RECORDS + 7):
-            worker.offer(record(number))
+            worker.offer(bare_record(number))
         assert worker.dropped == 7
         assert not worker.connected
         control.away = False
-        heard = Heard(await control.ends.get())
+        heard = control_end(await control.ends.get())
         assert (await heard.next_of(Heartbeat)).dropped == 7
         kept = []
         while len(kept) < MAX_QUEUED_RECORDS:
@@ -249,18 +254,18 @@ async def test_of_failures_the_newest_are_kept() -> None:
         for number in range(MAX_QUEUED_FAILURES + 1):
             worker.offer_failure(BackendFailure(backend="a", code="backend_died", at=float(number)))
         control.away = False
-        settled = await Heard(await control.ends.get()).next_of(Settled)
+        settled = await control_end(await control.ends.get()).next_of(Settled)
     assert (settled.failures[0].at, settled.failures[-1].at) == (1.0, float(MAX_QUEUED_FAILURES))
 
 
 async def test_a_control_that_does_not_read_makes_nobody_wait_and_memory_stays_bounded() -> None:
     control = Control()
     async with running(control) as (worker, _):
-        heard = Heard(await control.ends.get())
+        heard = control_end(await control.ends.get())
         await heard.next_of(Heartbeat)
         transport_of(heard.streams).pause_reading()
         for number in range(3 * MAX_QUEUED_RECORDS):
-            worker.offer(record(number))
+            worker.offer(bare_record(number))
             if number % 1000 == 0:
                 await asyncio.sleep(0.1)
         assert worker.dropped > MAX_QUEUED_RECORDS
@@ -273,14 +278,14 @@ async def test_a_control_that_does_not_read_makes_nobody_wait_and_memory_stays_b
 async def test_a_batch_whose_connection_breaks_under_it_is_counted_as_dropped() -> None:
     control = Control()
     async with running(control) as (worker, _):
-        heard = Heard(await control.ends.get())
+        heard = control_end(await control.ends.get())
         await heard.next_of(Heartbeat)
         transport_of(heard.streams).pause_reading()
         for number in range(BATCH_RECORDS * 8):
-            worker.offer(record(number, model="m" * 256))
+            worker.offer(bare_record(number, model="m" * 256))
         await asyncio.sleep(BATCH_S * 2)
         transport_of(heard.streams).break_off()
-        again = Heard(await control.ends.get())
+        again = control_end(await control.ends.get())
         received = 0
         while received + worker.dropped < BATCH_RECORDS * 8:
             received += len((await again.next_of(Settled)).records)
@@ -291,12 +296,12 @@ async def test_a_batch_that_cannot_be_sent_is_counted_and_the_connection_goes_on
     control = Control()
     monkeypatch.setattr(link_module, "frame", lambda message: frame(message, max_bytes=1000))
     async with running(control) as (worker, _):
-        heard = Heard(await control.ends.get())
+        heard = control_end(await control.ends.get())
         await heard.next_of(Heartbeat)
-        worker.offer(record(1, model="m" * 1000))
+        worker.offer(bare_record(1, model="m" * 1000))
         while (await heard.next_of(Heartbeat)).dropped == 0:
             pass
-        worker.offer(record(2))
+        worker.offer(bare_record(2))
         assert [one.request_id for one in (await heard.next_of(Settled)).records] == ["r-2"]
     assert len(control.attempts) == 1
 
@@ -314,8 +319,8 @@ async def test_a_control_that_spoke_is_looked_for_quickly_again() -> None:
     control = Control()
     async with running(control):
         for _ in range(3):
-            heard = Heard(await control.ends.get())
-            heard.say(frame(PULSE))
+            heard = control_end(await control.ends.get())
+            heard.say(PULSE)
             await heard.next_of(Heartbeat)
             heard.streams[1].close()
         await control.ends.get()
@@ -331,11 +336,11 @@ async def test_a_control_that_spoke_is_looked_for_quickly_again() -> None:
 async def test_a_refusal_or_garbage_ends_that_connection_only(said: bytes) -> None:
     control = Control()
     async with running(control) as (_, handed):
-        heard = Heard(await control.ends.get())
+        heard = control_end(await control.ends.get())
         heard.say(said)
         with pytest.raises(EOFError):
             await heard.next_of(Settled)
-        assert isinstance(await Heard(await control.ends.get()).next(), Hello)
+        assert isinstance(await control_end(await control.ends.get()).next(), Hello)
         assert handed == []
 
 
@@ -346,7 +351,7 @@ async def test_acknowledgements_of_a_lost_connection_are_forgotten() -> None:
         await asyncio.sleep(0.01)
         worker.send(DrainAck(slot=0, backend="a", generation=3, in_flight=0))
         control.away = False
-        heard = Heard(await control.ends.get())
+        heard = control_end(await control.ends.get())
         assert [type(await heard.next()) for _ in range(3)] == [Hello, Heartbeat, Heartbeat]
 
 
@@ -356,9 +361,9 @@ async def test_acknowledgements_of_a_lost_connection_are_forgotten() -> None:
 async def test_close_sends_what_is_queued_and_a_last_heartbeat() -> None:
     control = Control()
     async with running(control) as (worker, _):
-        heard = Heard(await control.ends.get())
+        heard = control_end(await control.ends.get())
         await heard.next_of(Heartbeat)
-        worker.offer(record(1))
+        worker.offer(bare_record(1))
         await worker.close()
         assert isinstance(await heard.next(), Settled)
         assert isinstance(await heard.next(), Heartbeat)
@@ -370,10 +375,10 @@ async def test_close_sends_what_is_queued_and_a_last_heartbeat() -> None:
 async def test_close_waits_for_a_stuck_control_only_so_long() -> None:
     control = Control()
     async with running(control) as (worker, _):
-        heard = Heard(await control.ends.get())
+        heard = control_end(await control.ends.get())
         transport_of(heard.streams).pause_reading()
         for number in range(MAX_QUEUED_RECORDS):
-            worker.offer(record(number))
+            worker.offer(bare_record(number))
         started_at = asyncio.get_running_loop().time()
         await worker.close(timeout_s=0.3)
         assert asyncio.get_running_loop().time() - started_at == pytest.approx(0.3)

@@ -70,6 +70,25 @@ def test_the_others_load_counts_too(scene: Scene) -> None:
             assert lease.backend.name == "b"
 
 
+def test_the_others_load_is_forgotten_with_who_told_it_and_the_share_stays(scene: Scene) -> None:
+    scene.say(Shares(in_flight_limit=1, others_in_flight={"a": 5}))
+    scene.desk.lost_control()
+    with scene.lease() as first, scene.lease() as second:
+        assert {first.backend.name, second.backend.name} == {"a", "b"}
+    with scene.desk.enter(), pytest.raises(Overloaded):
+        scene.desk.enter()
+
+
+def test_beside_others_a_worker_holds_nothing_before_it_is_told_its_share(scene: Scene) -> None:
+    desk = Desk(slot=3, clock=scene.clock, acknowledge=scene.acks.append, share=0)
+    desk.apply(NewSnapshot(snapshot=scene.desk.snapshot))
+    with pytest.raises(Overloaded):
+        desk.enter()
+    desk.apply(Shares(in_flight_limit=1, others_in_flight={}))
+    with desk.enter():
+        assert (desk.share, desk.holding) == (1, 1)
+
+
 def test_a_suspect_is_passed_over_for_a_moment_if_there_is_another(scene: Scene) -> None:
     scene.desk.suspect("a")
     for _ in range(3):

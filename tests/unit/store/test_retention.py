@@ -89,8 +89,8 @@ def test_zero_means_no_bound(path: Path, connection: sqlite3.Connection) -> None
 
 
 def test_room_goes_back_to_the_disk_in_portions_and_some_stays(path: Path, connection: sqlite3.Connection) -> None:
-    fill(connection, 600)
-    policy = StorePolicy(path=path, keep_bytes=1, trim_records=600, vacuum_pages=20, spare_pages=30)
+    fill(connection, 1200)
+    policy = StorePolicy(path=path, keep_bytes=1, trim_records=1200, vacuum_pages=20, spare_pages=30)
     pages = [connection.execute("PRAGMA page_count").fetchone()[0]]
     for _ in range(30):
         trim(connection, policy, rows=count(connection), now_wall=NOW)

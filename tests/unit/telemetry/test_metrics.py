@@ -212,3 +212,10 @@ def test_buckets_are_those_of_the_catalogue() -> None:
                 float("inf")
             }
             assert bounds == set(series.buckets)
+
+
+def test_a_stream_that_its_client_held_back_stands_in_no_rate() -> None:
+    metrics = made(exact(flags=(Flag.CLIENT_BLOCKED,)))
+    for name, _ in RATES:
+        assert value(metrics, f"{name}_count", **LABELS) == 0.0
+    assert value(metrics, "pacekeeper_rates_excluded_total", model="kimi-k2.5", backend="a", rate="decode") == 1.0

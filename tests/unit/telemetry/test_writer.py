@@ -67,6 +67,29 @@ def test_closing_gives_up_on_a_pipe_that_stays_blocked(pipe: tuple[int, int]) ->
     assert not writer._thread.is_alive()
 
 
+def test_lines_of_two_processes_on_one_pipe_are_never_torn(pipe: tuple[int, int]) -> None:
+    read_end, write_end = pipe
+    writers = [writer_to(write_end, queue_lines=1000) for _ in range(2)]
+    for _ in range(1000):
+        for writer, letter in zip(writers, (b"a", b"b"), strict=True):
+            writer.write(letter * 800)
+    seen = b""
+    while seen.count(b"\n") < 2000:
+        seen += os.read(read_end, 3000)  # a slow reader: the pipe is always full
+    for writer in writers:
+        writer.close()
+    assert set(seen.splitlines()) == {b"a" * 800, b"b" * 800}
+
+
+def test_a_line_longer_than_a_pipe_takes_whole_is_written_all_the_same(pipe: tuple[int, int]) -> None:
+    read_end, write_end = pipe
+    writer = writer_to(write_end)
+    for line in (b"before", b"x" * 10_000, b"after"):
+        writer.write(line)
+    writer.close()
+    assert os.read(read_end, 65536).splitlines() == [b"before", b"x" * 10_000, b"after"]
+
+
 def test_a_non_blocking_descriptor_is_waited_for(pipe: tuple[int, int]) -> None:
     read_end, write_end = pipe
     os.set_blocking(write_end, False)

@@ -135,3 +135,8 @@ def test_deep_nesting_is_refused_like_other_garbage() -> None:
 def test_a_batch_of_the_widest_records_is_far_below_the_bound() -> None:
     wide = msgspec.structs.replace(RECORD, model="m" * 256, request_id="r" * 128)
     assert len(frame(Settled(slot=0, records=[wide] * 256))) < MAX_MESSAGE_BYTES / 10
+
+
+def test_a_number_that_no_message_can_hold_costs_the_message_alone() -> None:
+    with pytest.raises(LinkGarbled, match="beyond 64 bits"):
+        frame(DrainAck(slot=0, backend="a", generation=2**64, in_flight=0))

@@ -93,6 +93,20 @@ def test_metrics_that_say_nothing_are_none(raw: bytes | None) -> None:
     assert read_metrics(raw) is None
 
 
+@pytest.mark.parametrize("value", [b"-1", b"-0.5", b"1e10", b"1e308", b"2e9"])
+@pytest.mark.parametrize("field", [field for field in EngineMetrics.__struct_fields__ if field.endswith("_ms")])
+def test_figures_that_cannot_be_are_left_out(field: str, value: bytes) -> None:
+    assert read_metrics(b'{"tokens_per_second":5,"%b":%b}' % (field.encode(), value)) == EngineMetrics(
+        tokens_per_second=5.0
+    )
+
+
+@pytest.mark.parametrize("value", [b"-1", b"18446744073709551616", b"-9223372036854775809", b"1e300"])
+def test_figures_of_speculation_that_cannot_be_are_left_out(value: bytes) -> None:
+    speculative = b'{"mean_acceptance_length":-%b,"draft_acceptance_rate":-7,"num_spec_tokens":%b}' % (b"3", value)
+    assert read_metrics(b'{"speculative_decoding":%b}' % speculative) is None
+
+
 @pytest.mark.parametrize(
     "raw,expected",
     [

@@ -83,6 +83,9 @@ def test_a_backend_that_sends_no_usage_loses_nothing_by_the_waiting() -> None:
 
 def test_an_event_that_the_fingerprint_does_not_fit_stays_as_it_is() -> None:
     assert UsageStripped().apply(DELTA + USAGE, report) == DELTA
+    assert UsageStripped().apply(USAGE, report) == b"", (
+        "in a read of its own there is nothing to give its fingerprint to"
+    )
     bare = USAGE.replace(b',"system_fingerprint":"v-1"', b"")
     assert UsageStripped().apply(FINISH + bare, report) == FINISH
     crlf = FINISH.replace(b"\n", b"\r\n")

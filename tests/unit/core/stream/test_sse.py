@@ -84,6 +84,12 @@ def test_the_same_holds_after_other_events(data: bytes, expected: list[Event]) -
             assert frame(before + data, size=size)[0] == [("", b"before"), *expected]
 
 
+def test_nothing_between_the_halves_of_a_line_end_changes_nothing() -> None:
+    framer = EventFramer(LIMIT)
+    heard = [framer.feed(data) for data in (b"data: 1\r", b"", b"\ndata: 2\r\n", b"\r\n")]
+    assert heard == [[], [], [], [("", b"1\n2")]]
+
+
 def test_a_single_event_is_recognised_only_when_nothing_is_held() -> None:
     framer = EventFramer(LIMIT)
     assert framer.single(b"data: 1\n\n") is None, "the first line may begin with a byte order mark"
