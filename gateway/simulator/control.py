@@ -1,7 +1,7 @@
 """The control port of a simulated engine: state and readings out, injections in.  Loopback only.
 
-Shell.  ``GET /state``, ``GET /readings`` (what NVML would say), ``POST /drift``, ``/xid``, ``/wedge`` (memory that nobody
-holds any more), ``/sigterm``.  A real vLLM has no such port: the gateway must not know of it; scenarios, demos and
+Shell.  ``GET /state``, ``GET /readings`` (what NVML would say), ``POST /drift``, ``/xid``, ``/wedge`` (memory that
+nobody holds any more), ``/sigterm``.  A real vLLM has no such port: the gateway must not know of it; scenarios, demos and
 simulated drivers do.
 """
 
