@@ -1,8 +1,8 @@
 """The control port of a simulated engine: state and readings out, injections in.  Loopback only.
 
 Shell.  ``GET /state``, ``GET /readings`` (what NVML would say), ``POST /drift``, ``/xid``, ``/wedge`` (memory that
-nobody holds any more), ``/sigterm``.  A real vLLM has no such port: the gateway must not know of it; scenarios, demos and
-simulated drivers do.
+nobody holds any more), ``/sigterm``.  A real vLLM has no such port: the gateway must not know of it; scenarios, demos
+and simulated drivers do.
 """
 
 from __future__ import annotations

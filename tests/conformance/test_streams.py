@@ -248,7 +248,7 @@ def test_request_metrics_are_not_in_a_stream_that_did_not_ask_for_usage(target: 
 
 def test_a_queued_request_has_its_head_at_once_and_its_first_event_later(target: Target) -> None:
     if target.name != "recordings":
-        pytest.skip("needs another stream beside it: test_load.py asks the simulator")
+        pytest.skip("needs another stream beside it: test_serving.py asks the simulator")
     answer = target.exchange("queued-chat")
     assert answer.reads[0].at_s < 0.1
     assert answer.reads[1].at_s > 1
