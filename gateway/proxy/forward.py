@@ -216,6 +216,15 @@ class Exchange:
             if not self.done.done():
                 self.done.set_result(ending)
 
+    def forget(self) -> None:
+        """Let go of the parts that refer to this exchange, once it is over and nobody asks it any more.
+
+        Else each request would be garbage in a cycle, and its body would wait for the collector.
+        """
+        if self.ending is not None:
+            self.relay = None
+            del self._watch, self._choose
+
     def let_go(self, upstreams: Upstreams) -> None:
         """Give the connection back when it can carry another request, else close it at once."""
         connection = self._connection

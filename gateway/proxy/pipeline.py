@@ -91,6 +91,7 @@ class Pipeline:
         finally:
             if engine:
                 self._settler.settle(visit)
+            visit.forget()
         keep_alive = visit.keep_alive and wire.open and not self._desk.stopping
         # Answers to a client that never reads must not pile up, nor keep a connection open that is to be closed.
         if not await wire.drained(visit.snapshot.policy.timers.client_write_s, whole=not keep_alive):

@@ -87,3 +87,9 @@ class Visit:
         """The gateway's own share: accepted to sent, less queue and upload."""
         sent_at = self.exchange.sent_at if self.exchange is not None else None
         return None if sent_at is None else max(0.0, sent_at - self.accepted - (self.queue_s or 0.0) - self.upload_s)
+
+    def forget(self) -> None:
+        """Let go of what refers back to the visit, once it is settled: its bodies must not wait for the collector."""
+        exchange, self.exchange, self.error = self.exchange, None, None
+        if exchange is not None:
+            exchange.forget()

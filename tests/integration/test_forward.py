@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import gc
 import shutil
 import ssl
 import subprocess
@@ -15,6 +16,7 @@ from gateway.core.link.messages import Pulse
 from gateway.core.routing.backend import BackendState
 from gateway.core.routing.snapshot import TimerPolicy, WorkerPolicy
 from gateway.core.stream.summary import Ending, Outcome
+from gateway.proxy.forward import Exchange
 from tests.fakes.backend import End, Script, ScriptedBackend, answer
 from tests.fakes.client import raw_client
 from tests.fakes.worker import backend_view, running_worker
@@ -377,3 +379,23 @@ async def test_running_out_of_descriptors_is_not_the_backend_s_fault(monkeypatch
             backend.add(OK)
             await client.post(ASK)
             assert (await client.answer()).status == 200
+
+
+async def test_a_settled_request_leaves_nothing_for_the_collector() -> None:
+    whole = Script((HEAD + chunk(ROLE + HELLO) + chunk(STOP + DONE) + b"0\r\n\r\n",))
+    async with ScriptedBackend() as backend, running_worker() as worker:
+        worker.serve([backend_view(backend.url)])
+        backend.add(*[whole] * 4, *[OK] * 4)
+        async with raw_client(worker.port) as client:
+            for body in (REQUEST, ASK):
+                for number in range(4):
+                    await client.post(body)
+                    await client.answer()
+                    if number == 0:
+                        gc.collect()
+                        gc.disable()
+                try:
+                    left = [thing for thing in gc.get_objects() if isinstance(thing, Exchange)]
+                finally:
+                    gc.enable()
+                assert len(left) <= 1, "an exchange that is over is freed at once, with its request's body"
