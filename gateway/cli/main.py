@@ -240,7 +240,7 @@ def requests_list(
 ) -> None:
     """List settled requests with their pace, newest first.
 
-    DECODE is the pace of all tokens; VISIBLE counts content tokens only, over the same time: what a reader feels.
+    DECODE is the pace of all tokens; EFFECTIVE counts content tokens only, over the same time: what a reader feels.
     """
     from gateway.cli.requests import run_list
     from gateway.ports import RequestFilter

@@ -103,7 +103,7 @@ def show_list(page: RequestPage, screen: Screen, *, now: float) -> None:
         Column(title="TOTAL", unit="s", right=True),
         Column(title="TOKENS", right=True, rank=3),
         Column(title="DECODE", unit="tok/s", right=True),
-        Column(title="VISIBLE", unit="tok/s", right=True, rank=2),
+        Column(title="EFFECTIVE", unit="tok/s", right=True, rank=2),
     ]
     screen.grid(columns, [_row(item, now=now) for item in page.items])
     if page.next is not None:

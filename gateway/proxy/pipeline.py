@@ -69,7 +69,7 @@ class Pipeline:
             accepted=self._clock(),
             accepted_wall=time.time(),
             snapshot=self._desk.snapshot,
-            request_id=f"{self._id_prefix}{next(self._count):08x}",
+            request_id=f"{next(self._count):x}-{self._id_prefix}",  # told apart by how it begins
         )
         engine = True
         try:

@@ -151,8 +151,9 @@ class ClientWire(RequestHandler):
         if messages and current is not None and isinstance(messages[-1][0], _ErrInfo):
             # A body that turns bad half-way: aiohttp queues the error behind the request that waits for that body.
             current._cancel(web.RequestPayloadError("the request body is badly framed"))  # noqa: SLF001
-        if self._waiter is None or self._waiter.done() or messages:
-            if self._head_timer is not None:
+        begun = bool(data) and not messages and current is None and (self._waiter is None or not self._waiter.done())
+        if not begun:
+            if self._head_timer is not None and data:
                 self._head_timer.cancel()
                 self._head_timer = None
         elif self._head_timer is None and not self._force_close:

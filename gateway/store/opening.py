@@ -24,6 +24,8 @@ from gateway.store.transaction import transaction
 Connect = Callable[[Path, float], sqlite3.Connection]
 """Path and busy timeout in seconds -> a connection that begins no transaction of its own accord."""
 
+_MAGIC: Final = b"SQLite format 3\x00"
+_BEGINNING_BYTES: Final = 4096
 _OPCODES_BETWEEN_LOOKS: Final = 5_000
 _SIDE_FILES: Final = ("", "-wal", "-shm")
 
@@ -101,10 +103,21 @@ def _make_file(path: Path) -> None:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
     try:
         regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
+        beginning = os.pread(descriptor, _BEGINNING_BYTES, 0) if regular else b""
     finally:
         os.close(descriptor)
     if not regular:
         raise StoreUnusable(f"{path}: not a regular file; set store.path to a file")
+    if _is_text(beginning):
+        raise StoreUnusable(f"{path}: a text file, which is no history; set store.path to a file of its own")
+
+
+def _is_text(beginning: bytes) -> bool:
+    """Whether a file that begins so was written by or for people: it is somebody's, not a damaged database."""
+    if not beginning or beginning.startswith(_MAGIC):
+        return False
+    text = beginning.decode("utf-8", "replace").rstrip("\ufffd")
+    return all(character.isprintable() or character in "\t\r\n" for character in text)
 
 
 def _refuse_what_is_not_ours(connection: sqlite3.Connection, path: Path) -> None:

@@ -10,13 +10,14 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import random
 import re
 import signal
 import socket
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -56,8 +57,8 @@ class GatewayProcess:
     def _addresses(self, unix: bool) -> tuple[str, str]:
         if unix:
             return f"unix:{self.folder / 'clients.sock'}", f"unix:{self.folder / 'operators.sock'}"
-        with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as other:
-            return f"127.0.0.1:{one.getsockname()[1]}", f"127.0.0.1:{other.getsockname()[1]}"
+        clients, operators = free_ports(2)
+        return f"127.0.0.1:{clients}", f"127.0.0.1:{operators}"
 
     # --- life -----------------------------------------------------------------------------------------------------
 
@@ -91,7 +92,8 @@ class GatewayProcess:
         )
         self._reading = aio.spawn(self._read(self._process), name="log of the gateway")
         await self.event("supervisor.announced", notice="ready")
-        self.children()
+        for name, pid in self.workers().items():  # on a slow machine they are ready before they know control
+            await self.event("worker.joined", slot=name.removeprefix("worker "), pid=str(pid))
 
     async def _read(self, process: Process) -> None:
         if process.stderr is None:
@@ -126,7 +128,7 @@ class GatewayProcess:
             self._process.kill()
         await self._process.wait()
         try:
-            await self.until(lambda: not self.left(), "all processes ended", within_s=5.0)
+            await self.until(lambda: not self.left(), "all processes ended")
         finally:
             for pid in (left := self.left()):
                 os.kill(pid, signal.SIGKILL)
@@ -312,6 +314,19 @@ async def connected(address: str) -> tuple[asyncio.StreamReader, asyncio.StreamW
         return await asyncio.open_unix_connection(address.removeprefix("unix:"))
     host, _, port = address.rpartition(":")
     return await asyncio.open_connection(host, int(port))
+
+
+def free_ports(number: int) -> list[int]:
+    """Loopback ports that nobody listens on, outside of the range that outgoing connections get theirs from."""
+    lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    with ExitStack() as held:
+        found: list[int] = []
+        while len(found) < number:
+            port = random.randrange(10_000, lowest)
+            with suppress(OSError):
+                held.enter_context(socket.create_server(("127.0.0.1", port)))
+                found.append(port)
+        return found
 
 
 def _pids() -> list[int]:

@@ -248,7 +248,7 @@ async def test_a_head_that_has_begun_and_does_not_end_is_given_up() -> None:
         worker.serve([])
         begun = asyncio.get_running_loop().time()
         async with raw_client(worker.port) as client:
-            await client.send(b"POST /v1/chat/completions HTTP/1.1\r\nHost: g\r\nX-Slow: ")
+            await client.send(b"POST /v1/chat/completions HTTP/1.1\r\nHost: g\r\nX-Slow: ")  # at once
             with contextlib.suppress(ConnectionError):
                 assert await client.at_end(timeout_s=10_000)
         assert 30 <= asyncio.get_running_loop().time() - begun < 31

@@ -67,7 +67,7 @@ async def test_with_every_backend_down_clients_are_told_at_once_and_served_soon_
         first = await ask(running.clients, Asked("first", stream=True, tokens=3, began=loop.time()))
         assert (first.answer.status, first.failure) in {(502, ""), (503, "")}, first  # not known yet to control
         await running.until(lambda: in_state(running, a="ejected", b="ejected"), "both are ejected")
-        assert running.events("pool.down")
+        await running.event("pool.down")
         for stream in (True, False):
             asked = await ask(running.clients, Asked(f"down-{stream}", stream=stream, tokens=3, began=loop.time()))
             assert (asked.answer.status, asked.code) == (503, "nothing_serving"), asked

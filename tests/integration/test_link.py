@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+import uvloop
 
 from gateway import aio
 from gateway.control.link import LinkServer
@@ -23,6 +25,8 @@ from gateway.proxy.link import MAX_QUEUED_RECORDS, WorkerLink
 from tests.fakes.link_ends import PULSE, bare_heartbeat, bare_record
 
 pytestmark = pytest.mark.asyncio
+
+BUSY_S = 0.5
 
 LARGE = NewSnapshot(
     snapshot=Snapshot(generation=1, pools=(), backends=(), cards=(ModelCard(id="m", raw=b" " * (4 * 1024 * 1024)),))
@@ -123,3 +127,37 @@ async def test_close_delivers_everything_that_was_offered(tmp_path: Path) -> Non
             received += len((await ends.heard(Settled))[1].records)
         assert (await ends.heard(Heartbeat))[1].dropped == 0
         await ends.gone.get()
+
+
+async def test_close_delivers_what_was_offered_to_a_control_that_is_busy_and_then_speaks_first(tmp_path: Path) -> None:
+    """What it says to a worker that has closed breaks the connection, and what it has not read is lost with it."""
+    async with linked(tmp_path) as ends:
+        ref, _ = await ends.heard(Hello)
+        left, closed = threading.Event(), threading.Event()
+        thread = threading.Thread(target=_offer_and_close, args=(str(ends.path), left, closed))
+        thread.start()
+        other, _ = await ends.heard(Hello)
+        left.set()
+        closed.wait(BUSY_S)  # the loop stands still
+        ends.server.send(other, PULSE)
+        assert await ends.gone.get() == other != ref
+        heard = [ends.at_control.get_nowait() for _ in range(ends.at_control.qsize())]
+        records = [message.records for sender, message in heard if sender == other and isinstance(message, Settled)]
+        assert records == [[bare_record(7)]]
+        await asyncio.to_thread(thread.join)
+
+
+def _offer_and_close(path: str, left: threading.Event, closed: threading.Event) -> None:
+    """Another worker, on a loop of its own."""
+
+    async def live() -> None:
+        worker = WorkerLink(path, 1, on_message=lambda _: None, heartbeat=bare_heartbeat, started_wall=2.0)
+        running = aio.spawn(worker.run(), name="other link")
+        await asyncio.to_thread(left.wait)
+        worker.offer(bare_record(7))
+        await worker.close(timeout_s=20.0)
+        await running
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(live())
+    closed.set()

@@ -13,13 +13,13 @@ from tests.fakes.admin_server import FakeGateway, request_rows
 from tests.fakes.terminal import Terminal
 
 LIST = """\
-ACCEPTED    REQUEST               MODEL                               BACKEND  OUTCOME           TTFT  TOTAL  TOKENS  DECODE  VISIBLE
-                                                                                                    s      s           tok/s    tok/s
-3 s ago     3f2a9c01b2d400000007  kimi-k2.5                           a        ok                0.41   6.82     512    80.1    ~40.0
-1 min ago   3f2a9c01b2d400000006  moonshotai/Kimi-K2.5-Instruct-0905  a        ok                0.41   6.82     512    80.1    ~40.0
-1 min ago   9d02c0ffee1100000005  kimi-k2.5                           a        client_gone          –   1.50       –       –        –
-11 min ago  9d02c0ffee1100000004  kimi-k2.5                           a        upstream_timeout     –    612       –       –        –
-1 d ago     client-chosen-id      kimi-k2.5                           a        rejected             –  0.001       –       –        –
+ACCEPTED    REQUEST               MODEL                               BACKEND  OUTCOME           TTFT  TOTAL  TOKENS  DECODE  EFFECTIVE
+                                                                                                    s      s           tok/s      tok/s
+3 s ago     3f2a9c01b2d400000007  kimi-k2.5                           a        ok                0.41   6.82     512    80.1      ~40.0
+1 min ago   3f2a9c01b2d400000006  moonshotai/Kimi-K2.5-Instruct-0905  a        ok                0.41   6.82     512    80.1      ~40.0
+1 min ago   9d02c0ffee1100000005  kimi-k2.5                           a        client_gone          –   1.50       –       –          –
+11 min ago  9d02c0ffee1100000004  kimi-k2.5                           a        upstream_timeout     –    612       –       –          –
+1 d ago     client-chosen-id      kimi-k2.5                           a        rejected             –  0.001       –       –          –
 """
 
 

@@ -142,7 +142,7 @@ async def test_an_asker_that_leaves_disturbs_nobody(history: SqliteHistory) -> N
 async def test_events_come_on_the_loop(tmp_path: Path) -> None:
     seen: asyncio.Queue[tuple[StoreEvent, asyncio.AbstractEventLoop]] = asyncio.Queue()
     path = tmp_path / "h.db"
-    path.write_bytes(b"garbage" * 1000)
+    path.write_bytes(b"\x00garbage" * 1000)
     history = SqliteHistory(
         StorePolicy(path=path), on_event=lambda event: seen.put_nowait((event, asyncio.get_running_loop()))
     )

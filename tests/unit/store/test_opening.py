@@ -82,9 +82,19 @@ def test_a_database_of_another_program_is_refused_and_left_alone(tmp_path: Path,
 
 def test_a_file_that_is_no_database_is_damaged(tmp_path: Path) -> None:
     path = tmp_path / "h.db"
-    path.write_bytes(b"not a database" * 100)
+    path.write_bytes(b"not a database\x00" * 100)
     with pytest.raises(Damaged):
         opened(path)
+
+
+@pytest.mark.parametrize("text", ["pools:\n  - name: mine\n", "日本語\n" * 2000, "x"])
+def test_a_text_file_is_somebody_s_and_left_alone(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "precious.yaml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(StoreUnusable, match="a text file"):
+        opened(path)
+    assert path.read_text(encoding="utf-8") == text
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def filled(path: Path) -> None:
