@@ -25,6 +25,10 @@ $(STAMP): requirements/dev.txt pyproject.toml
 .PHONY: setup
 setup: $(STAMP) ## make .venv from the lock, with the package in it
 
+.PHONY: demo
+demo: $(STAMP) ## two simulated engines, the gateway and a live view of what it measures; Ctrl-C ends it
+	$(BIN)/pacekeeper demo
+
 .PHONY: test
 test: check ## lint, types, floors and every test that needs nothing but Python
 	$(PYTEST) $(PYTEST_PARALLEL) --ignore=tests/meta

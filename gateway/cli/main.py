@@ -15,6 +15,7 @@ from typing import Annotated, Any
 
 import typer
 
+from gateway.cli.demo import demo
 from gateway.cli.exits import MEANINGS, CommandFailed, Exit, failures
 from gateway.cli.simulate import simulate_engine
 from gateway.cli.target import CONFIG_PLACES, Options, config_file
@@ -22,7 +23,7 @@ from gateway.core.stream.summary import Outcome
 
 _ABOUT = """Pacekeeper, a serving gateway for vLLM.
 
-The commands ask a running gateway on its operators' address; serve, check, simulate-engine and version need none."""
+The commands ask a running gateway on its operators' address; serve, check, simulate-engine, demo and version need none."""
 
 _EXITS = "Exit codes: " + ", ".join(f"{code.value} {meaning}" for code, meaning in MEANINGS) + "."
 
@@ -66,6 +67,7 @@ def build_app() -> typer.Typer:
     for command in (serve, check, status, version):
         app.command(epilog=_EXITS)(command)
     app.command("simulate-engine", epilog=_EXITS)(simulate_engine)
+    app.command(epilog=_EXITS)(demo)
     backends = typer.Typer(help="The vLLM servers behind the gateway.", **shared)  # type: ignore[arg-type]
     backends.command("list", epilog=_EXITS)(backends_list)
     backends.command("show", epilog=_EXITS)(backends_show)

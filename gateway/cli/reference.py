@@ -19,7 +19,7 @@ _INTRODUCTION: Final = """\
 
 <!-- Made by `make docs`; change the help in gateway/cli/main.py, not this page. -->
 
-`serve`, `check`, `simulate-engine` and `version` work by themselves; every other command asks a running gateway on its operators' address.
+`serve`, `check`, `simulate-engine`, `demo` and `version` work by themselves; every other command asks a running gateway on its operators' address.
 
 - **Which gateway.** `--operators URL`, else `PACEKEEPER_OPERATORS_URL`, else the first of `operators.listen` in the
   configuration. **Which configuration.** `--config FILE`, else `PACEKEEPER_CONFIG`, else `config/gateway.yaml`, else

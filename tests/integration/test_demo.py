@@ -1,0 +1,118 @@
+"""The demo as a newcomer starts it: it says where everything is, shows rates, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+import pytest
+
+COMMAND = (sys.executable, "-c", "from gateway.cli.main import main; main()", "demo")
+
+
+class Demo:
+    """A started demo whose output is read as it comes; the test's own time limit bounds every wait."""
+
+    def __init__(self, folder: Path, *arguments: str) -> None:
+        self.folder = folder
+        self.process = subprocess.Popen(
+            [*COMMAND, *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=os.environ | {"TMPDIR": str(folder)},
+            start_new_session=True,
+        )
+        if self.process.stdout is None:
+            raise AssertionError("no pipe")
+        self.output: IO[str] = self.process.stdout
+        self.text = ""
+
+    def until(self, pattern: str) -> re.Match[str]:
+        for line in self.output:
+            self.text += line
+            if found := re.search(pattern, line):
+                return found
+        raise AssertionError(f"{pattern!r} never came: {self.text}")
+
+    def rest(self) -> int:
+        self.text += self.output.read()
+        return self.process.wait(20)
+
+    def left(self) -> list[int]:
+        """Processes that name the demo's folder in their command line or environment."""
+        named, found = str(self.folder).encode(), []
+        for entry in Path("/proc").iterdir():
+            if not entry.name.isdigit() or int(entry.name) == os.getpid():
+                continue
+            try:
+                if named in (entry / "cmdline").read_bytes() + (entry / "environ").read_bytes():
+                    found.append(int(entry.name))
+            except OSError:  # it ended meanwhile, or is somebody else's
+                continue
+        return found
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    yield tmp_path
+    left = Demo.left(type("Place", (), {"folder": tmp_path})())  # type: ignore[arg-type]
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+
+
+def ask(address: str, body: str) -> str:
+    request = urllib.request.Request(
+        f"http://{address}/v1/chat/completions", body.encode(), {"Content-Type": "application/json"}
+    )
+    with urllib.request.urlopen(request, timeout=20) as answer:
+        return answer.read().decode()
+
+
+def test_it_answers_the_printed_request_shows_rates_and_ends_at_ctrl_c(folder: Path) -> None:
+    demo = Demo(folder, "--speed", "4")
+    demo.until("SIMULATED: no GPU")
+    address = demo.until(r"clients +http://(\S+)/v1")[1]
+    token = Path(demo.until(r"token file +(\S+)")[1])
+    body = demo.until(r"^curl .* -d '(.*)'$")[1]
+    assert token.exists()
+    assert json.loads(body)["stream"] is True
+    assert "data: [DONE]" in ask(address, body)
+    demo.until(r"outcome ok, decode tok/s [\d.,]+, reasoning tok/s")
+    assert len(demo.left()) >= 5
+    demo.process.send_signal(signal.SIGINT)
+    assert demo.rest() == 0, demo.text
+    assert demo.left() == []
+    assert list(folder.iterdir()) == []
+
+
+def test_sigterm_while_the_engines_load_ends_it_with_code_0(folder: Path) -> None:
+    demo = Demo(folder)
+    demo.until("starting two SIMULATED engines")
+    demo.process.send_signal(signal.SIGTERM)
+    assert demo.rest() == 0, demo.text
+    assert demo.left() == []
+    assert list(folder.iterdir()) == []
+
+
+def test_it_ends_by_itself_and_can_be_without_traffic(folder: Path) -> None:
+    demo = Demo(folder, "--seconds", "3", "--quiet-traffic")
+    assert demo.rest() == 0, demo.text
+    assert "serving" in demo.text
+    assert "outcome" not in demo.text
+    assert demo.left() == []
+
+
+def test_a_preset_that_is_not_there_is_wrong_usage_and_the_others_are_named(folder: Path) -> None:
+    unknown = Demo(folder, "--preset", "none")
+    assert unknown.rest() == 2
+    assert "kimi-k2.5-int4" in unknown.text
+    assert list(folder.iterdir()) == []
