@@ -218,7 +218,8 @@ class Traffic:
         self._body = json.dumps({
             "model": model,
             "stream": True,
-            "max_tokens": 160,
+            "max_tokens": 256,
+            "ignore_eos": True,  # an answer of a fixed length thinks for the share of the preset
             "messages": [{"role": "user", "content": "please tell something"}],
         })  # fmt: skip
 

@@ -92,7 +92,7 @@ def _show(stage: Stage, stop: Event, *, seconds: float | None, has_traffic: bool
 
 
 def _introduce(stage: Stage, model: str) -> None:
-    body = f'{{"model": "{model}", "stream": true, "max_tokens": 200, "messages": [{{"role": "user", "content": "hello"}}]}}'
+    body = f'{{"model": "{model}", "stream": true, "max_tokens": 256, "ignore_eos": true, "messages": [{{"role": "user", "content": "hello"}}]}}'
     clients, operators = stage.addresses.clients, stage.addresses.operators
     _tell(f"""
 The engines are SIMULATED: no GPU, no model; text invented, times computed ({stage.preset.title}).
@@ -133,10 +133,11 @@ def _live(stage: Stage, client: AdminClient, stop: Event, *, end_s: float) -> No
         while not stop.is_set() and time.monotonic() < end_s:
             stage.check()
             backends, requests = _asked(client)
-            fleet = Table("engine (simulated)", "state", "in flight", "tok/s now", title="fleet")
+            fleet = Table("engine (simulated)", "state", "in flight", "tok/s now", title="fleet", box=None)
             for report in backends:
                 fleet.add_row(*_fleet_row(report, named=False))
-            last = Table("request", "backend", "outcome", *_RATES, "TTFT s", title="last requests, tok/s")
+            titles = (name.replace(" ", "\n") for name in _RATES)
+            last = Table("request", "backend", "outcome", *titles, "TTFT s", title="last requests, tok/s", box=None)
             for item in requests:
                 last.add_row(*_request_row(item))
             live.update(Group(fleet, last), refresh=True)
@@ -167,7 +168,9 @@ def _request_row(item: StoredRequest) -> tuple[str, ...]:
     from gateway.cli import words
 
     record, summary = item.record, item.record.summary
-    rates = (summary.decode_tps, summary.reasoning_tps, summary.visible_tps, summary.effective_visible_tps)
+    rates: tuple[float | None, ...] = (None,) * len(_RATES)
+    if summary is not None:
+        rates = (summary.decode_tps, summary.reasoning_tps, summary.visible_tps, summary.effective_visible_tps)
     return (
         record.request_id[:11],
         record.backend or words.UNKNOWN,

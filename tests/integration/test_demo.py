@@ -44,28 +44,29 @@ class Demo:
         raise AssertionError(f"{pattern!r} never came: {self.text}")
 
     def rest(self) -> int:
-        self.text += self.output.read()
+        with self.output:
+            self.text += self.output.read()
         return self.process.wait(20)
 
-    def left(self) -> list[int]:
-        """Processes that name the demo's folder in their command line or environment."""
-        named, found = str(self.folder).encode(), []
-        for entry in Path("/proc").iterdir():
-            if not entry.name.isdigit() or int(entry.name) == os.getpid():
-                continue
-            try:
-                if named in (entry / "cmdline").read_bytes() + (entry / "environ").read_bytes():
-                    found.append(int(entry.name))
-            except OSError:  # it ended meanwhile, or is somebody else's
-                continue
-        return found
+
+def left_of(folder: Path) -> list[int]:
+    """Processes that name the demo's folder in their command line or environment."""
+    named, found = str(folder).encode(), []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        try:
+            if named in (entry / "cmdline").read_bytes() + (entry / "environ").read_bytes():
+                found.append(int(entry.name))
+        except OSError:  # it ended meanwhile, or is somebody else's
+            continue
+    return found
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
     yield tmp_path
-    left = Demo.left(type("Place", (), {"folder": tmp_path})())  # type: ignore[arg-type]
-    for pid in left:
+    for pid in left_of(tmp_path):
         os.kill(pid, signal.SIGKILL)
 
 
@@ -74,7 +75,7 @@ def ask(address: str, body: str) -> str:
         f"http://{address}/v1/chat/completions", body.encode(), {"Content-Type": "application/json"}
     )
     with urllib.request.urlopen(request, timeout=20) as answer:
-        return answer.read().decode()
+        return str(answer.read(), "utf-8")
 
 
 def test_it_answers_the_printed_request_shows_rates_and_ends_at_ctrl_c(folder: Path) -> None:
@@ -86,11 +87,11 @@ def test_it_answers_the_printed_request_shows_rates_and_ends_at_ctrl_c(folder: P
     assert token.exists()
     assert json.loads(body)["stream"] is True
     assert "data: [DONE]" in ask(address, body)
-    demo.until(r"outcome ok, decode tok/s [\d.,]+, reasoning tok/s")
-    assert len(demo.left()) >= 5
+    demo.until(r"outcome ok, decode tok/s [\d.,]+, reasoning tok/s [\d.,]+, visible tok/s [\d.,]+, ")
+    assert len(left_of(folder)) >= 5
     demo.process.send_signal(signal.SIGINT)
     assert demo.rest() == 0, demo.text
-    assert demo.left() == []
+    assert left_of(folder) == []
     assert list(folder.iterdir()) == []
 
 
@@ -99,7 +100,7 @@ def test_sigterm_while_the_engines_load_ends_it_with_code_0(folder: Path) -> Non
     demo.until("starting two SIMULATED engines")
     demo.process.send_signal(signal.SIGTERM)
     assert demo.rest() == 0, demo.text
-    assert demo.left() == []
+    assert left_of(folder) == []
     assert list(folder.iterdir()) == []
 
 
@@ -108,7 +109,7 @@ def test_it_ends_by_itself_and_can_be_without_traffic(folder: Path) -> None:
     assert demo.rest() == 0, demo.text
     assert "serving" in demo.text
     assert "outcome" not in demo.text
-    assert demo.left() == []
+    assert left_of(folder) == []
 
 
 def test_a_preset_that_is_not_there_is_wrong_usage_and_the_others_are_named(folder: Path) -> None:
