@@ -22,7 +22,6 @@ from pathlib import Path
 from threading import Event
 from typing import Final
 
-from gateway.errors import OperatorError
 from gateway.simulator.presets import Preset
 
 ENGINES: Final = ("sim-a", "sim-b")
@@ -38,10 +37,8 @@ _ENGINE_ENDS_WITHIN_S: Final = 4.0
 _LAST_LINES: Final = 8
 
 
-class DemoFailed(OperatorError):
-    """The demo cannot start or go on; the message holds the last lines of the process that is at fault."""
-
-    code = "demo_failed"
+class DemoFailed(Exception):
+    """The demo cannot start or go on; the text holds the last lines of the process that is at fault."""
 
 
 class DemoStopped(Exception):
@@ -100,12 +97,12 @@ class Stage:
     """Owner of the folder and of the children in it."""
 
     def __init__(self, preset: Preset, *, speed: float, port: int) -> None:
+        self.addresses = free_addresses(port)  # first: what fails here leaves no folder
         self.preset = preset
         self._speed = speed
         self.folder = Path(tempfile.mkdtemp(prefix="pacekeeper-demo-"))
         self._engines: list[Child] = []
         self._gateway: Child | None = None
-        self.addresses = free_addresses(port)
 
     @property
     def config(self) -> Path:

@@ -51,21 +51,24 @@ def demo(
         if preset not in library.names():
             hint = f"one of {', '.join(library.names())}"
             raise CommandFailed(f"no preset {preset!r}", exit_code=Exit.USAGE, code="unknown_preset", hint=hint)
-        from gateway.app.demo import DemoStopped, Stage
+        from gateway.app.demo import DemoFailed, DemoStopped, Stage
 
         stop = Event()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, lambda *_: stop.set())
-        stage = Stage(library.load(preset), speed=speed, port=port)
         try:
-            stage.start(stop, tell=_tell)
-            _show(stage, stop, seconds=seconds, has_traffic=not quiet_traffic)
-        except DemoStopped:
-            pass
-        finally:
-            stop.set()
-            _tell("ending the gateway and the engines")
-            stage.close()
+            stage = Stage(library.load(preset), speed=speed, port=port)
+            try:
+                stage.start(stop, tell=_tell)
+                _show(stage, stop, seconds=seconds, has_traffic=not quiet_traffic)
+            except DemoStopped:
+                pass
+            finally:
+                stop.set()
+                _tell("ending the gateway and the engines")
+                stage.close()
+        except DemoFailed as error:
+            raise CommandFailed(str(error), exit_code=Exit.USAGE, code="demo_failed") from error
         _tell("ended: no process and no file is left")
 
 
