@@ -65,8 +65,10 @@ def demo(
                 pass
             finally:
                 stop.set()
-                _tell("ending the gateway and the engines")
-                stage.close()
+                try:
+                    _tell("ending the gateway and the engines")
+                finally:  # also when nobody reads any more
+                    stage.close()
         except DemoFailed as error:
             raise CommandFailed(str(error), exit_code=Exit.USAGE, code="demo_failed") from error
         _tell("ended: no process and no file is left")
