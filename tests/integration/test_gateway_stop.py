@@ -16,7 +16,8 @@ from tests.fakes.paced_engine import DONE, answered_once, engines, events, reque
 pytestmark = pytest.mark.asyncio
 
 LONG = 400  # tokens; at the engine's pace no test waits for the end of such a stream
-AT_ONCE_S = 5.0
+AT_ONCE_S = 8.0
+GONE_S = 5.0  # two seconds by contract, on a machine that has nothing else to do
 
 
 def asked_now(request_id: str, *, stream: bool, tokens: int) -> Asked:
@@ -188,7 +189,7 @@ async def test_a_killed_supervisor_takes_everything_with_it(tmp_path: Path) -> N
             took_s = asyncio.get_running_loop().time() - killed_at
             await load.finish()
         print(f"no process was left {took_s:.2f} s after the supervisor was killed")  # noqa: T201
-        assert took_s < AT_ONCE_S  # two seconds by contract, on a machine that has nothing else to do
+        assert took_s < GONE_S
         assert await running.exit() == -signal.SIGKILL
         with pytest.raises(ConnectionRefusedError):
             await get(running.clients, "/health")
