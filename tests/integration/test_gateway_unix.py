@@ -25,7 +25,7 @@ async def test_everything_works_over_unix_sockets(tmp_path: Path) -> None:
         assert all(stat.S_ISSOCK(path.stat().st_mode) and not path.stat().st_mode & 0o007 for path in sockets)
         async with Load(running.clients, streams=4) as load:
             await load.streaming(4)
-            running.send("worker 0")
+            await running.kill("worker 0")
             asked = await ask(running.clients, Asked("after", stream=True, tokens=3, began=0.0))
             assert asked.served, asked
             await load.more(5)

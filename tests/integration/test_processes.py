@@ -185,8 +185,8 @@ async def test_nothing_is_left_when_the_supervisor_is_killed(tmp_path: Path) -> 
         async with streaming(gateway, backend) as (client, _):
             gateway.process.signal(signal.SIGKILL)
             await client.answer()
+        # Not asked of the port: another test may have been given it meanwhile.
         await asyncio.to_thread(await_that, lambda: not any(map(lives, children)), "the children end")
-        assert refuses(gateway.port)
 
 
 async def test_two_workers_share_a_unix_socket(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from tests.live.rig.gateway import Gateway
 from tests.live.rig.processes import until
 
 KEY = "the-engine-s-own"
+SERVING = "Application startup complete"
 
 
 @pytest.fixture(scope="module")
@@ -25,9 +26,10 @@ def locked(run_folder: Path) -> Iterator[Gateway]:
         gateway = Gateway(run_folder / "gateway-unix", [backend], env={"LIVE_ENGINE_KEY": KEY})
         try:
             engine.start()
+            # Its socket is there long before anybody listens on it, and only its log says when.
             until(
-                lambda: socket.exists() or engine.process.exit_code() is not None,
-                "the engine's socket",
+                lambda: SERVING in engine.process.log.read_text() or engine.process.exit_code() is not None,
+                "the engine behind its socket",
                 within_s=START_S,
                 poll_s=0.1,
             )
