@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -64,10 +65,12 @@ def left_of(folder: Path) -> list[int]:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Iterator[Path]:
-    yield tmp_path
-    for pid in left_of(tmp_path):
-        os.kill(pid, signal.SIGKILL)
+def folder() -> Iterator[Path]:
+    # Not pytest's own: the path of a socket in it has 107 bytes at most.
+    with tempfile.TemporaryDirectory(prefix="demo-") as short:
+        yield Path(short)
+        for pid in left_of(Path(short)):
+            os.kill(pid, signal.SIGKILL)
 
 
 def ask(address: str, body: str) -> str:
