@@ -198,11 +198,6 @@ class Fleet:
         """Every backend's configuration by name."""
         return {name: member.config for name, member in self._members.items()}
 
-    def knows_models(self, name: str) -> bool:
-        """Whether a backend's models have been read."""
-        member = self._members.get(name)
-        return member is not None and bool(member.cards)
-
     def probe_period_s(self, name: str) -> float:
         """How long to wait before the next probe of a backend."""
         member = self._members.get(name)

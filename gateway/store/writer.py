@@ -27,6 +27,7 @@ from gateway.store.events import (
     Troubled,
 )
 from gateway.store.inbox import Inbox
+from gateway.store.lock import held
 from gateway.store.opening import Connect, move_aside
 from gateway.store.policy import StorePolicy
 
@@ -76,12 +77,16 @@ class Writer:
 
     def _run(self) -> None:
         try:
-            self._open_first()
-        except StoreUnusable as error:
+            with held(self._policy.path):
+                self._open_first()
+                self.opened.set_result(None)
+                self._live()
+        except StoreUnusable as error:  # from the opening: what is met later is told as a trouble
             self.opened.set_exception(error)
+        finally:
             self.ended.set_result(None)
-            return
-        self.opened.set_result(None)
+
+    def _live(self) -> None:
         while not self._inbox.closing:
             try:
                 self._turn()
@@ -154,7 +159,6 @@ class Writer:
             self._tell_dropped()
             with self._busy():
                 self._close()
-            self.ended.set_result(None)
 
     # --- opening and troubles -----------------------------------------------------------------------------------
 

@@ -135,7 +135,7 @@ class Metrics:
 
         A rate has to rest on the engine's own counts: the total is enough for decode, the channels need the split.
         Several choices are several streams in one: together they are faster than any of them.  A client that held the
-        answer back set the pace itself.
+        answer back set the pace itself, and what came in one burst with the first token came in no time.
         """
         whole = summary.total_exactness is Exactness.EXACT and _INCOMPARABLE.isdisjoint(summary.flags)
         split = whole and summary.split_exactness is Exactness.EXACT
@@ -153,7 +153,7 @@ class Metrics:
                 self._excluded.add((*labels[:2], rate))
 
 
-_INCOMPARABLE: Final = frozenset({Flag.SEVERAL_CHOICES, Flag.CLIENT_BLOCKED})
+_INCOMPARABLE: Final = frozenset({Flag.SEVERAL_CHOICES, Flag.CLIENT_BLOCKED, Flag.BURST_START})
 
 
 class _Answers:

@@ -139,7 +139,6 @@ def test_news_of_a_backend_that_left_changes_nothing() -> None:
     assert owner.discovered("gone", cards("x"), version="") is False
     assert owner.read("gone", None) is None
     assert owner.state("gone") is None
-    assert owner.knows_models("gone") is False
     assert owner.probe_period_s("gone") == 2.0
     assert owner.snapshot() is before
 
@@ -147,7 +146,6 @@ def test_news_of_a_backend_that_left_changes_nothing() -> None:
 def test_other_models_and_another_version_are_news_and_new_stamps_are_not() -> None:
     owner = fleet(pool("p", "a"))
     assert owner.discovered("a", cards("m"), version="1")
-    assert owner.knows_models("a")
     assert not owner.discovered("a", cards("m", stamp=2), version="1")
     assert owner.discovered("a", cards("m", stamp=2), version="2")
     assert owner.discovered("a", cards("n"), version="2")

@@ -20,6 +20,10 @@ from gateway.core.stream.summary import Exactness, Flag, RequestShape, StreamSum
 # Tokens of a choice that have no chunk of their own: an opening marker, a closing marker, an end token.
 _CHUNKLESS_TOKENS: Final = 3
 
+# More than this share of the chunks together with the first one, and the decode window leaves out too much of the
+# time that they took: the rate is too high by about the same share.
+_EARLY_SHARE: Final = 0.05
+
 # Why there is only a total rate.
 _INDIVISIBLE: Final = frozenset({Flag.SEVERAL_CHOICES, Flag.TOOL_CALLS, Flag.LOGPROBS, Flag.TOKEN_IDS})
 
@@ -77,6 +81,8 @@ def report_stream(answer: Answer, shape: RequestShape, *, defects: Defects, now:
     flags |= _count_flags(counts) | _defect_flags(defects)
     if window is not None and not window.marked:
         flags.add(Flag.NO_FINISH_WINDOW)
+    if timeline.early_chunks > _EARLY_SHARE * max(0, timeline.chunks - 1):
+        flags.add(Flag.BURST_START)
     if _sent_tokens(counts) > lengths.chunks + _CHUNKLESS_TOKENS * choices:
         flags.add(Flag.SEVERAL_TOKENS_PER_CHUNK)
     return StreamSummary(

@@ -76,6 +76,7 @@ class Flag(StrEnum):
     REASONING_HIDDEN = "reasoning_hidden"  # counted by the engine, not sent; its silence is in no channel's time
     SEVERAL_TOKENS_PER_CHUNK = "several_tokens_per_chunk"  # chunk gaps are not inter-token latencies
     NO_FINISH_WINDOW = "no_finish_window"  # decode window is first to last token: no events mark its ends
+    BURST_START = "burst_start"  # much of it came at once with the first token, in no time: rates are too high
     STRUCTURED = "structured"
     CONTINUOUS_USAGE = "continuous_usage"
     BAD_EVENTS = "bad_events"

@@ -18,6 +18,7 @@ class Timeline:
         "chunks",
         "content_bytes",
         "content_s",
+        "early_chunks",
         "events",
         "finish",
         "first_event",
@@ -45,6 +46,7 @@ class Timeline:
         self.last_token: float | None = None
         self.first_is_reasoning = False
         self.chunks = 0
+        self.early_chunks = 0  # that came at the very moment of the first one, beside it
         self.reasoning_bytes = 0
         self.content_bytes = 0
         self.tool_bytes = 0
@@ -71,6 +73,8 @@ class Timeline:
         if last is not None:
             gap_s = now - last
             self.gaps.add(gap_s)
+            if gap_s <= 0.0 and now == self.first_token:
+                self.early_chunks += 1
         else:
             gap_s = 0.0 if self.start is None else now - self.start
             self.first_token = now

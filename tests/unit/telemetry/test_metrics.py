@@ -214,8 +214,9 @@ def test_buckets_are_those_of_the_catalogue() -> None:
             assert bounds == set(series.buckets)
 
 
-def test_a_stream_that_its_client_held_back_stands_in_no_rate() -> None:
-    metrics = made(exact(flags=(Flag.CLIENT_BLOCKED,)))
+@pytest.mark.parametrize("flag", [Flag.CLIENT_BLOCKED, Flag.BURST_START])
+def test_a_stream_that_its_client_held_back_or_that_came_in_a_burst_stands_in_no_rate(flag: Flag) -> None:
+    metrics = made(exact(flags=(flag,)))
     for name, _ in RATES:
         assert value(metrics, f"{name}_count", **LABELS) == 0.0
     assert value(metrics, "pacekeeper_rates_excluded_total", model="kimi-k2.5", backend="a", rate="decode") == 1.0

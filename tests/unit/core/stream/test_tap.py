@@ -49,6 +49,18 @@ def test_an_event_counts_at_the_instant_that_completes_it() -> None:
     assert tap.close(3.0).first_token == 2.0
 
 
+def test_a_stream_that_begins_in_one_burst_says_so() -> None:
+    texts = [chat(content=f"word {number}") for number in range(40)]
+    late = [role(), *texts[:4], *texts[4:], chat(finish="stop"), usage(42), DONE]
+    for together, flagged in ((2, False), (6, True)):
+        tap = tapped()
+        for number, piece in enumerate(late):
+            tap.feed(piece, float(max(together, number)))
+        summary = tap.close(100.0)
+        assert (Flag.BURST_START in summary.flags) is flagged, together
+        assert summary.decode_tps is not None
+
+
 def test_comments_are_no_events() -> None:
     summary = summarise(b": keep-alive\n\n", *WHOLE)
     assert (summary.events, summary.first_event) == (6, 1.0)
