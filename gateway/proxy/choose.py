@@ -77,7 +77,7 @@ class RelayChooser:
         stopping = self._stopping()
         if not stopping:
             visit.body = None  # a stream that has begun is tried nowhere else: a long prompt need not be kept
-        return StreamRelay(
+        relay = StreamRelay(
             exchange=exchange,
             wire=self._wire,
             head=self._head(head, length=None, chunked=client_chunked),
@@ -91,6 +91,10 @@ class RelayChooser:
             stopping=stopping,
             clock=self._clock,
         )
+        comments = visit.snapshot.policy.comments
+        if comments.untouched and (comments.first_s or comments.every_s):
+            exchange.comment(relay, comments, self._dialect)
+        return relay
 
     def _answer(self, exchange: Exchange, head: ResponseHead, *, edit: Callable[[bytes], bytes] | None) -> Relay:
         visit, limits = self._visit, self._visit.snapshot.policy.limits

@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 from pydantic import Field
 
-from gateway.core.routing.snapshot import HeaderPolicy, LimitPolicy, TimerPolicy
+from gateway.core.routing.snapshot import CommentPolicy, HeaderPolicy, LimitPolicy, TimerPolicy
 from gateway.settings.section import Section
 from gateway.settings.types import (
     BackendUrl,
@@ -29,6 +29,7 @@ from gateway.settings.types import (
 _TIMERS: Final = TimerPolicy()
 _LIMITS: Final = LimitPolicy()
 _HEADERS: Final = HeaderPolicy()
+_COMMENTS: Final = CommentPolicy()
 
 
 class Backend(Section):
@@ -165,6 +166,26 @@ class Headers(Section):
     )
 
 
+class Comments(Section):
+    """SSE comments (`ping` events for Messages) that keep a silent stream from being taken for dead."""
+
+    first_s: SecondsOrOff = Field(
+        _COMMENTS.first_s,
+        description="Without a first event for this long the answer's head goes out with a comment; from then on a "
+        "failure can only be told inside the stream, not by a status. 0: never before the first event.",
+    )
+    every_s: SecondsOrOff = Field(
+        _COMMENTS.every_s,
+        description="Between two events. Below the 30 or 60 s after which proxies and clients give a silent "
+        "connection up. 0: off.",
+    )
+    untouched: Switch = Field(
+        _COMMENTS.untouched,
+        description="Also in streams that are relayed byte for byte as the engine sent them. Off, since those carry "
+        "nothing of the gateway's unasked; what hides reasoning from a client has comments in any case.",
+    )
+
+
 class Probes(Section):
     """How the gateway watches the backends."""
 
@@ -193,4 +214,5 @@ class Runtime(Section):
     timers: Timers = Field(default_factory=Timers, description=Timers.__doc__)
     limits: Limits = Field(default_factory=Limits, description=Limits.__doc__)
     headers: Headers = Field(default_factory=Headers, description=Headers.__doc__)
+    comments: Comments = Field(default_factory=Comments, description=Comments.__doc__)
     probes: Probes = Field(default_factory=Probes, description=Probes.__doc__)

@@ -6,7 +6,7 @@ state.
 
 from __future__ import annotations
 
-from gateway.core.routing.snapshot import HeaderPolicy, LimitPolicy, TimerPolicy, WorkerPolicy
+from gateway.core.routing.snapshot import CommentPolicy, HeaderPolicy, LimitPolicy, TimerPolicy, WorkerPolicy
 from gateway.settings.runtime import Runtime
 
 
@@ -16,4 +16,5 @@ def to_policy(runtime: Runtime) -> WorkerPolicy:
         timers=TimerPolicy(**runtime.timers.model_dump()),
         limits=LimitPolicy(**runtime.limits.model_dump()),
         headers=HeaderPolicy(**runtime.headers.model_dump()),
+        comments=CommentPolicy(**runtime.comments.model_dump()),
     )

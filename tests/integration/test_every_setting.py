@@ -105,6 +105,23 @@ async def _alive_for_ten_seconds(stage: Stage) -> object:
     return await _end_of_silence(stage, HEAD, chunk(ROLE), pulses_s=10)
 
 
+async def _comments_in(stage: Stage, *pieces: bytes) -> int:
+    """How many comments a client gets of a backend that says nothing more for two minutes."""
+    async with stage.flow() as (backend, worker):
+        backend.add(Script(pieces, End.HANG))
+        async with raw_client(worker.port) as client:
+            await client.post(REQUEST)
+            return (await client.answer(timeout_s=10_000)).body.count(b": keep-alive\n\n")
+
+
+async def _comments_before_an_event(stage: Stage) -> object:
+    return await _comments_in(stage, HEAD)
+
+
+async def _comments_after_an_event(stage: Stage) -> object:
+    return await _comments_in(stage, HEAD, chunk(ROLE))
+
+
 async def _kept_connections(stage: Stage) -> object:
     """How many connections two requests take that are 4 s apart."""
     async with stage.flow() as (backend, worker):
@@ -178,6 +195,13 @@ IN_FAKE_TIME: Mapping[str, Case] = MappingProxyType(
             also={"timers.stall_s": 10},
         ),
         "timers.total_s": Case(_after_an_event, {5: (Ending.TOTAL_TIMEOUT, 5), 0: (Ending.STALL_TIMEOUT, 120)}),
+        "comments.first_s": Case(
+            _comments_before_an_event,
+            {50: 1, 0: 0},
+            also={"timers.first_event_s": 70, "comments.untouched": True, "comments.every_s": 0},
+        ),
+        "comments.every_s": Case(_comments_after_an_event, {50: 2, 0: 0}, also={"comments.untouched": True}),
+        "comments.untouched": Case(_comments_after_an_event, {True: 7, False: 0}),
         "timers.upstream_idle_s": Case(_kept_connections, {3: 2, 5: 1}),
         "timers.client_write_s": Case(_end_of_patience, {5: (Ending.CLIENT_STALLED, 5), 9: (Ending.CLIENT_STALLED, 9)}),
         "limits.body_s": Case(_end_of_a_slow_body, {5: (408, 5), 9: (408, 9)}),

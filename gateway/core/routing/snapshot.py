@@ -50,12 +50,25 @@ class HeaderPolicy(Struct, frozen=True, kw_only=True):
     profile_name: bool = True
 
 
+class CommentPolicy(Struct, frozen=True, kw_only=True):
+    """Comments to clients while a stream is silent, in seconds; 0 switches one off.
+
+    ``first_s``: without a first event for so long the head goes out with a comment, which gives up a real status;
+    ``every_s``: between two events.  ``untouched``: also in streams that are relayed as the engine sends them.
+    """
+
+    first_s: float = 15.0
+    every_s: float = 15.0
+    untouched: bool = False
+
+
 class WorkerPolicy(Struct, frozen=True, kw_only=True):
     """The runtime settings that workers need."""
 
     timers: TimerPolicy = TimerPolicy()
     limits: LimitPolicy = LimitPolicy()
     headers: HeaderPolicy = HeaderPolicy()
+    comments: CommentPolicy = CommentPolicy()
 
 
 class BackendView(Struct, frozen=True, kw_only=True):
