@@ -34,6 +34,7 @@ class Broken:
 def broken(data: dict[str, Any]) -> Iterator[Broken]:
     """Every relation that ``data`` (nested like the file) breaks; parts that are bad by themselves are left out."""
     yield from _listeners(data)
+    yield from _tls(data)
     yield from _waits(data)
     yield from _bounds(data)
     yield from _pools(data)
@@ -60,6 +61,15 @@ def _listeners(data: dict[str, Any]) -> Iterator[Broken]:
                 )
             taken.setdefault(address, path)
             ports.setdefault(address.port, section)
+
+
+def _tls(data: dict[str, Any]) -> Iterator[Broken]:
+    clients = _good(Clients, data.get("clients"))
+    if clients is None:
+        return
+    for given, lacking in (("certificate", "key"), ("key", "certificate")):
+        if getattr(clients.tls, given) and not getattr(clients.tls, lacking):
+            yield Broken(("clients", "tls", given), f"needs a {lacking} beside it")
 
 
 def _waits(data: dict[str, Any]) -> Iterator[Broken]:

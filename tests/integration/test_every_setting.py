@@ -442,6 +442,8 @@ IN_REAL_TIME: Mapping[str, Case] = MappingProxyType(
 ELSEWHERE: Mapping[str, str] = MappingProxyType(
     {
         "clients.listen": "tests/integration/test_cli_serve.py",
+        "clients.tls.certificate": "tests/integration/test_client_tls.py",
+        "clients.tls.key": "tests/integration/test_client_tls.py",
         "clients.drain_s": "tests/integration/test_gateway_stop.py",
         "operators.listen": "tests/integration/test_cli_serve.py",
         "operators.names": "tests/integration/test_control_shell.py",
