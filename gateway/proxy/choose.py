@@ -159,7 +159,7 @@ class RelayChooser:
 def own_headers(visit: Visit, backend: BackendView | None) -> bytes:
     """The headers that the gateway adds to every answer."""
     policy = visit.snapshot.policy.headers
-    lines = b"X-Request-Id: %b\r\n" % visit.request_id.encode("ascii")
+    lines = b"X-Request-Id: %b\r\n%b" % (visit.request_id.encode("ascii"), visit.cors)
     if backend is not None and policy.backend_name:
         lines += b"X-Gateway-Backend: %b\r\n" % backend.name.encode("ascii")
     if backend is not None and backend.profile and policy.profile_name:

@@ -24,6 +24,7 @@ class Visit:
         "attempts",
         "backend",
         "body",
+        "cors",
         "ending",
         "endpoint",
         "error",
@@ -60,6 +61,7 @@ class Visit:
         self.shape: RequestShape | None = None
         self.metrics = "none"
         self.extra_headers = b""
+        self.cors = b""
         self.model = ""
         self.pool = ""
         self.backend: BackendView | None = None

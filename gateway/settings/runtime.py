@@ -10,6 +10,7 @@ from typing import Final, Literal
 
 from pydantic import Field
 
+from gateway.core.routing.cors import CorsPolicy
 from gateway.core.routing.snapshot import CommentPolicy, HeaderPolicy, LimitPolicy, TimerPolicy
 from gateway.settings.section import Section
 from gateway.settings.types import (
@@ -20,6 +21,7 @@ from gateway.settings.types import (
     ModelName,
     Name,
     OptionalFile,
+    Origin,
     Seconds,
     SecondsOrOff,
     Switch,
@@ -29,6 +31,7 @@ from gateway.settings.types import (
 _TIMERS: Final = TimerPolicy()
 _LIMITS: Final = LimitPolicy()
 _HEADERS: Final = HeaderPolicy()
+_CORS: Final = CorsPolicy()
 _COMMENTS: Final = CommentPolicy()
 
 
@@ -166,6 +169,19 @@ class Headers(Section):
     )
 
 
+class Cors(Section):
+    """Which web pages may call the gateway from a browser.  Nobody's while the list is empty."""
+
+    origins: tuple[Origin, ...] = Field(
+        (),
+        description='Origins as browsers spell them, `"https://chat.example"`, or `"*"` for every page. Preflights are '
+        "answered by the gateway. Only pages need this; programs and servers do not.",
+    )
+    max_age_s: SecondsOrOff = Field(
+        _CORS.max_age_s, description="How long a browser may remember the answer to a preflight."
+    )
+
+
 class Comments(Section):
     """SSE comments (`ping` events for Messages) that keep a silent stream from being taken for dead."""
 
@@ -214,5 +230,6 @@ class Runtime(Section):
     timers: Timers = Field(default_factory=Timers, description=Timers.__doc__)
     limits: Limits = Field(default_factory=Limits, description=Limits.__doc__)
     headers: Headers = Field(default_factory=Headers, description=Headers.__doc__)
+    cors: Cors = Field(default_factory=Cors, description=Cors.__doc__)
     comments: Comments = Field(default_factory=Comments, description=Comments.__doc__)
     probes: Probes = Field(default_factory=Probes, description=Probes.__doc__)

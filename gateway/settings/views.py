@@ -6,6 +6,7 @@ state.
 
 from __future__ import annotations
 
+from gateway.core.routing.cors import CorsPolicy
 from gateway.core.routing.snapshot import CommentPolicy, HeaderPolicy, LimitPolicy, TimerPolicy, WorkerPolicy
 from gateway.settings.runtime import Runtime
 
@@ -17,4 +18,5 @@ def to_policy(runtime: Runtime) -> WorkerPolicy:
         limits=LimitPolicy(**runtime.limits.model_dump()),
         headers=HeaderPolicy(**runtime.headers.model_dump()),
         comments=CommentPolicy(**runtime.comments.model_dump()),
+        cors=CorsPolicy(**runtime.cors.model_dump()),
     )

@@ -12,6 +12,7 @@ import os
 import socket
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -122,6 +123,14 @@ async def _comments_after_an_event(stage: Stage) -> object:
     return await _comments_in(stage, HEAD, chunk(ROLE))
 
 
+async def _preflight(stage: Stage, header: str) -> object:
+    async with stage.flow() as (_, worker), raw_client(worker.port) as client:
+        await client.send(
+            b"OPTIONS /v1/models HTTP/1.1\r\nHost: g\r\nOrigin: https://a\r\nAccess-Control-Request-Method: GET\r\n\r\n"
+        )
+        return (await client.answer()).headers.get(header)
+
+
 async def _kept_connections(stage: Stage) -> object:
     """How many connections two requests take that are 4 s apart."""
     async with stage.flow() as (backend, worker):
@@ -195,6 +204,13 @@ IN_FAKE_TIME: Mapping[str, Case] = MappingProxyType(
             also={"timers.stall_s": 10},
         ),
         "timers.total_s": Case(_after_an_event, {5: (Ending.TOTAL_TIMEOUT, 5), 0: (Ending.STALL_TIMEOUT, 120)}),
+        "cors.origins": Case(
+            partial(_preflight, header="access-control-allow-origin"),
+            {("https://a", "https://b"): "https://a", ("*",): "*", (): None},
+        ),
+        "cors.max_age_s": Case(
+            partial(_preflight, header="access-control-max-age"), {600: "600", 5: "5"}, also={"cors.origins": ("*",)}
+        ),
         "comments.first_s": Case(
             _comments_before_an_event,
             {50: 1, 0: 0},

@@ -24,6 +24,7 @@ class Serves(StrEnum):
     HEALTH = "health"
     READY = "ready"
     VERSION = "version"
+    PREFLIGHT = "preflight"
 
 
 class Endpoint(Struct, frozen=True):

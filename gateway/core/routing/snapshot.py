@@ -9,6 +9,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from gateway.core.routing.backend import BackendState
+from gateway.core.routing.cors import CorsPolicy
 
 
 class TimerPolicy(Struct, frozen=True, kw_only=True):
@@ -69,6 +70,7 @@ class WorkerPolicy(Struct, frozen=True, kw_only=True):
     limits: LimitPolicy = LimitPolicy()
     headers: HeaderPolicy = HeaderPolicy()
     comments: CommentPolicy = CommentPolicy()
+    cors: CorsPolicy = CorsPolicy()
 
 
 class BackendView(Struct, frozen=True, kw_only=True):
