@@ -105,6 +105,13 @@ def _pools(data: dict[str, Any]) -> Iterator[Broken]:
         yield from _twice(pools, pool.get("name"), (*path, "name"), what="pool")
         for at, model in enumerate(_list(pool.get("models"))):
             yield from _twice(models, model, (*path, "models", at), what="model")
+        own = _list(pool.get("models"))
+        for at, alias in enumerate(_list(pool.get("aliases"))):
+            if not isinstance(alias, dict):
+                continue
+            yield from _twice(models, alias.get("name"), (*path, "aliases", at, "name"), what="model")
+            if own and isinstance(alias.get("model"), str) and alias["model"] not in own:
+                yield Broken((*path, "aliases", at, "model"), "not among the pool's models")
         wanted, count = pool.get("min_available"), len(_list(pool.get("backends")))
         if isinstance(wanted, int) and 0 < count < wanted:
             yield Broken((*path, "min_available"), f"more than the pool's {count} backend{'s' * (count > 1)}")

@@ -61,6 +61,15 @@ class Backend(Section):
     )
 
 
+class ModelAlias(Section):
+    """Another name for a model of the pool."""
+
+    name: ModelName = Field(description="What clients ask for; listed at `/v1/models` beside the model itself.")
+    model: ModelName = Field(
+        description="The name that the engines know; it goes upstream in place of the alias, and answers carry it."
+    )
+
+
 class Pool(Section):
     """Backends that serve the same models."""
 
@@ -69,6 +78,10 @@ class Pool(Section):
         (),
         description="Names that clients use; they are passed on as they are, so the engines must know them "
         "(`--served-model-name`). Empty: whatever the backends report at `/v1/models`.",
+    )
+    aliases: tuple[ModelAlias, ...] = Field(
+        (),
+        description="Further names for these models, so that clients need not change when the model does.",
     )
     min_available: CountOrNone = Field(
         1,

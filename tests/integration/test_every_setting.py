@@ -1,7 +1,7 @@
 """Every setting changes something: two values of each, and what is seen of them.
 
 The smallest scenario that shows the effect; what a setting is for in full has tests of its own.  A setting that needs
-whole processes, a disk or a certificate stands in ``ELSEWHERE`` with the file that shows it.
+whole processes, a disk or a certificate stands in ``settings_elsewhere.py`` with the file that shows it.
 """
 
 from __future__ import annotations
@@ -452,23 +452,6 @@ IN_REAL_TIME: Mapping[str, Case] = MappingProxyType(
         "store.path": Case(_place_of_the_history, {"one.db": "one.db", "other.db": "other.db"}),
         "store.keep_days": Case(_bounds_of_the_history, {2: (2.0, 1024**3), 3: (3.0, 1024**3)}),
         "store.keep_bytes": Case(_bounds_of_the_history, {"2 MiB": (30.0, 2 << 20), "3 MiB": (30.0, 3 << 20)}),
-    }
-)
-
-ELSEWHERE: Mapping[str, str] = MappingProxyType(
-    {
-        "clients.listen": "tests/integration/test_cli_serve.py",
-        "clients.tls.certificate": "tests/integration/test_client_tls.py",
-        "clients.tls.key": "tests/integration/test_client_tls.py",
-        "clients.drain_s": "tests/integration/test_gateway_stop.py",
-        "operators.listen": "tests/integration/test_cli_serve.py",
-        "operators.names": "tests/integration/test_control_shell.py",
-        "auth.clients": "tests/unit/settings/test_load.py",
-        "pools[].backends[].url": "tests/integration/test_forward.py",
-        "pools[].backends[].tls_ca": "tests/integration/test_forward.py",
-        "pools[].backends[].driver": "tests/unit/settings/test_load.py",
-        "probes.scrape_s": "tests/integration/test_control_loop.py",
-        "probes.timeout_s": "tests/integration/test_control_loop.py",
     }
 )
 

@@ -93,11 +93,19 @@ class BackendView(Struct, frozen=True, kw_only=True):
     stopping: bool = False
 
 
+class Alias(Struct, frozen=True):
+    """Another name that clients use for ``model``, which is the name that the engines know."""
+
+    name: str
+    model: str
+
+
 class PoolView(Struct, frozen=True, kw_only=True):
     """Backends that serve the same models.  ``models`` empty: whatever its backends report."""
 
     name: str
     models: tuple[str, ...] = ()
+    aliases: tuple[Alias, ...] = ()
 
 
 class ModelCard(Struct, frozen=True, kw_only=True):
