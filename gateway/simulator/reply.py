@@ -34,8 +34,7 @@ class Manners:
     request_metrics: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Said:
+class Said(msgspec.Struct, frozen=True, gc=False):
     """What some tokens say to a client; ``is_named`` when they complete the name of a tool call."""
 
     reasoning: str

@@ -39,7 +39,7 @@ class Item:
         self.item_id = item_id
         self.place = place  # its index in the output
         self.call = call  # (id, name) of a function call
-        self.said = ""
+        self.said: list[str] = []
         self.logprobs: list[Fields] = []
 
     def opening(self) -> list[tuple[str, Fields]]:
@@ -59,7 +59,7 @@ class Item:
 
     def delta(self, text: str, logprobs: list[Fields]) -> tuple[str, Fields]:
         """Return the event of more text."""
-        self.said += text
+        self.said.append(text)
         self.logprobs += logprobs
         match self.kind:
             case Kind.REASONING:
@@ -75,21 +75,26 @@ class Item:
             case _:
                 assert_never(self.kind)
 
+    @property
+    def text(self) -> str:
+        """All that it says."""
+        return "".join(self.said)
+
     def closing(self) -> list[tuple[str, Fields]]:
         """Return the events that end it."""
         where = {"item_id": self.item_id, "output_index": self.place}
         item = self.done()
         match self.kind:
             case Kind.REASONING:
-                done = {"content_index": 0, **where, shapes.NUMBER: 0, "text": self.said}
-                part = {"text": self.said, "type": "reasoning_text"}
+                done = {"content_index": 0, **where, shapes.NUMBER: 0, "text": self.text}
+                part = {"text": self.text, "type": "reasoning_text"}
                 events = [("response.reasoning_text.done", done), self._part("done", part)]
             case Kind.MESSAGE:
                 done = {"content_index": 0, "item_id": self.item_id, "logprobs": [], "output_index": self.place}
-                done |= {shapes.NUMBER: 0, "text": self.said}
+                done |= {shapes.NUMBER: 0, "text": self.text}
                 events = [("response.output_text.done", done), self._part("done", item["content"][0])]
             case Kind.CALL:
-                done = {"arguments": self.said, **where, shapes.NUMBER: 0, "type": "", "name": self.call[1]}
+                done = {"arguments": self.text, **where, shapes.NUMBER: 0, "type": "", "name": self.call[1]}
                 events = [("response.function_call_arguments.done", done)]
             case _:
                 assert_never(self.kind)
@@ -99,12 +104,12 @@ class Item:
         """Return the finished item; a reasoning item has a status in a stream only."""
         match self.kind:
             case Kind.REASONING:
-                return shapes.reasoning_item(self.item_id, self.said, status="completed" if is_streamed else None)
+                return shapes.reasoning_item(self.item_id, self.text, status="completed" if is_streamed else None)
             case Kind.MESSAGE:
-                part = shapes.text_part(self.said, logprobs=self.logprobs or None)
+                part = shapes.text_part(self.text, logprobs=self.logprobs or None)
                 return shapes.message_item(self.item_id, [part], status="completed")
             case Kind.CALL:
-                return shapes.call_item(self.item_id, (*self.call, self.said), status="completed")
+                return shapes.call_item(self.item_id, (*self.call, self.text), status="completed")
             case _:
                 assert_never(self.kind)
 

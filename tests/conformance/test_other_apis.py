@@ -6,8 +6,12 @@ import json
 import re
 from typing import Any
 
+import openai
 import pytest
 
+from gateway.core.stream.summary import Flag
+from gateway.core.stream.tap import Tap
+from tests.conformance.conftest import Servers
 from tests.conformance.named_events import data_of, named_events, order, shape, shapes
 from tests.conformance.targets import Target
 from tests.fakes.recordings import RecordedEnd, Recording
@@ -301,6 +305,39 @@ def test_calls_that_are_merged_have_their_name_and_arguments_in_one_event(target
     assert [list(call["function"]) for event in calls for call in event] == [["name"], ["arguments"]]
     assert len(calls) == 1
     assert "city" in json.loads(calls[0][1]["function"]["arguments"])
+
+
+@pytest.mark.parametrize(
+    "name", ["responses-stream", "responses-stream-tool", "messages-stream", "messages-stream-tool"]
+)
+def test_the_tap_counts_what_the_engine_counted(target: Target, name: str) -> None:
+    answer = asked(target, name)
+    assert answer.dialect is not None
+    assert answer.last_usage is not None
+    tap = Tap(answer.dialect, answer.shape, max_event_bytes=1 << 20)
+    for read in answer.body_reads:
+        tap.feed(read.data, read.at_s)
+    summary = tap.close(answer.reads[-1].at_s)
+    assert summary.terminal
+    assert summary.bad_events == 0
+    assert summary.completion_tokens == answer.last_usage["output_tokens"]
+    assert summary.first_token is not None
+    assert (Flag.TOOL_CALLS in summary.flags) == name.endswith("-tool")
+
+
+def test_the_openai_client_reads_a_stream_and_a_body(servers: Servers) -> None:
+    """The simulator's; the live tier asks a real engine through the gateway."""
+    tool: Any = {"type": "function", "name": "get_weather", "parameters": {"type": "object"}, "strict": False}
+    with openai.OpenAI(base_url=f"http://127.0.0.1:{servers.port_of('base')}/v1", api_key="none") as client:
+        with client.responses.stream(model="tiny", input="hello there", tools=[tool]) as stream:
+            kinds = {event.type for event in stream}
+            final = stream.get_final_response()
+        body = client.responses.create(model="tiny", input="hello there", max_output_tokens=5)
+    assert "response.function_call_arguments.done" in kinds
+    assert [item.type for item in final.output] == ["reasoning", "function_call"]
+    assert (final.status, body.status) == ("completed", "incomplete")
+    assert final.usage is not None
+    assert final.usage.output_tokens_details.reasoning_tokens > 0
 
 
 @pytest.mark.parametrize("name", ERRORS)
