@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from gateway.simulator import refusals
+from gateway.simulator.prefix import block_keys
 from gateway.simulator.shapes import Form
 
 # A word or number in pieces of at most six characters, or a single mark: about a tokenizer's cut of plain text.
@@ -30,7 +31,10 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """One request, checked. ``max_tokens`` is already cut to the context; ``tool`` is the first tool's name."""
+    """One request, checked. ``max_tokens`` is already cut to the context; ``tool`` is the first tool's name.
+
+    ``prefix`` has a key for each whole block of the prompt's tokens: what it may have in common with others.
+    """
 
     form: Form
     prompt: str
@@ -48,6 +52,7 @@ class Asked:
     logprobs: int | None = None  # how many alternatives; None: not asked for
     tool: str = ""
     stop: tuple[str, ...] = ()
+    prefix: tuple[int, ...] = ()
 
 
 def read_chat(body: bytes, content_type: bytes, *, limits: Limits) -> Asked:
@@ -66,19 +71,24 @@ def read_chat(body: bytes, content_type: bytes, *, limits: Limits) -> Asked:
     _check_model(fields, limits)
     if not messages:
         raise refusals.bad_request("Cannot apply chat template to an empty conversation. Provide at least one message.")
-    prompt = _prompt_of(messages, limits.model)
+    texts = _texts_of(messages, limits.model)
     tools = [tool for tool in fields.get("tools") or [] if isinstance(tool, dict)]
     template = fields.get("chat_template_kwargs") or {}
-    prompt_tokens = estimate_tokens(prompt) + _TEMPLATE_TOKENS * len(messages) + _TOOL_TOKENS * len(tools)
+    words = [mark for tool in tools for mark in [json.dumps(tool, sort_keys=True)] * _TOOL_TOKENS]
+    for message, text in zip(messages, texts, strict=True):
+        role = message.get("role") if isinstance(message, dict) else ""
+        words += [f"<{role}>"] * _TEMPLATE_TOKENS + pieces(text)
+    prompt_tokens = len(words)
     return Asked(
         form=Form.CHAT,
-        prompt=prompt,
+        prompt="\n".join(texts),
         prompt_tokens=prompt_tokens,
         max_tokens=_room(common.pop("max_tokens"), prompt_tokens, limits=limits),
         include_reasoning=fields.get("include_reasoning") is not False,
         thinks=template.get("enable_thinking") is not False,
         logprobs=int(fields.get("top_logprobs") or 0) if fields.get("logprobs") else None,
         tool="" if not tools or fields.get("tool_choice") == "none" else _name(tools[0]),
+        prefix=block_keys(words, salt=_salt(fields)),
         **common,
     )
 
@@ -93,7 +103,8 @@ def read_completions(body: bytes, content_type: bytes, *, limits: Limits) -> Ask
     given = fields["prompt"]
     is_ids = isinstance(given, list) and all(isinstance(one, int) for one in given)
     prompt = "" if is_ids else str(given[0] if isinstance(given, list) and given else given)
-    prompt_tokens = len(given) if is_ids else max(1, estimate_tokens(prompt))
+    words = [str(one) for one in given] if is_ids else pieces(prompt)
+    prompt_tokens = max(1, len(words))
     max_tokens = common.pop("max_tokens")
     logprobs = fields.get("logprobs")
     return Asked(
@@ -102,6 +113,7 @@ def read_completions(body: bytes, content_type: bytes, *, limits: Limits) -> Ask
         prompt_tokens=prompt_tokens,
         max_tokens=_room(16 if max_tokens is None else max_tokens, prompt_tokens, limits=limits),
         logprobs=None if logprobs is None or logprobs is False else int(logprobs),
+        prefix=block_keys(words, salt=_salt(fields)),
         **common,
     )
 
@@ -223,7 +235,18 @@ def _integer(fields: dict[str, Any], name: str) -> int | None:
     raise refusals.invalid("int_type", f"body.{name}", message="Input should be a valid integer", given=value)
 
 
-def _prompt_of(messages: list[Any], model: str) -> str:
+def _salt(fields: dict[str, Any]) -> str:
+    """The salt that keeps a prompt's blocks from those of others."""
+    salt = fields.get("cache_salt")
+    if salt is None:
+        return ""
+    if not isinstance(salt, str) or not salt:
+        words = "Parameter 'cache_salt' must be a non-empty string if provided."
+        raise refusals.bad_request(words, param="cache_salt")
+    return salt
+
+
+def _texts_of(messages: list[Any], model: str) -> list[str]:
     texts = []
     for message in messages:
         content = message.get("content") if isinstance(message, dict) else message
@@ -233,7 +256,7 @@ def _prompt_of(messages: list[Any], model: str) -> str:
                     raise refusals.bad_request(f"{model} is not a multimodal model")
             content = " ".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
         texts.append(str(content or ""))
-    return "\n".join(texts)
+    return texts
 
 
 def _name(tool: dict[str, Any]) -> str:

@@ -69,6 +69,7 @@ class Face:
             parses_reasoning=spec.parses_reasoning,
             parses_tools=spec.parses_tools,
             request_metrics=spec.request_metrics,
+            prompt_details=spec.prompt_details,
         )
         self._page = Page(spec.model, created=time.time())
         self._date = b""
@@ -198,6 +199,7 @@ class Face:
             topic=asked.prompt,
             seed=asked.seed or 0,
             logprobs=asked.logprobs is not None,
+            prefix=asked.prefix,
         )
 
     def _extra(self, connection: Connection, *, has_vary: bool = True) -> bytes:

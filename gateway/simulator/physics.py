@@ -51,12 +51,26 @@ def decode_parts(preset: Preset, allreduce: AllReduce, sequences: int) -> StepPa
     )
 
 
-def prefill_s(preset: Preset, allreduce: AllReduce, tokens: int) -> float:
-    """What so many prompt tokens add to a step: computing and their all-reduces."""
+def prefill_s(preset: Preset, allreduce: AllReduce, tokens: int, *, looks: float = 0.0) -> float:
+    """What so many prompt tokens add to a step: computing, attention to what is before them, their all-reduces.
+
+    ``looks`` is the sum over these tokens of the tokens before each: n x (before + n / 2) for a piece of n.
+    """
     if tokens == 0:
         return 0.0
     wires = preset.model.layers * preset.model.allreduces_per_layer
-    return preset.pace.prefill_s * tokens + wires * allreduce.seconds(payload_bytes(preset, tokens))
+    computing_s = preset.pace.prefill_s * tokens + preset.pace.prefill_context_s * looks
+    return computing_s + wires * allreduce.seconds(payload_bytes(preset, tokens))
+
+
+def streams_that_slow_by(preset: Preset, allreduce: AllReduce, part: float, *, context_tokens: float, most: int) -> int:
+    """How many streams beside a single one make its step longer by at least ``part``; at least 1, at most ``most``."""
+    alone_s = decode_parts(preset, allreduce, 1).total_s()
+    for streams in range(1, most):
+        together_s = decode_parts(preset, allreduce, 1 + streams).total_s()
+        if together_s + preset.pace.context_s * context_tokens * streams >= alone_s * (1 + part):
+            return streams
+    return most
 
 
 def tokens_per_step(preset: Preset) -> float:

@@ -109,10 +109,12 @@ def test_the_cache_of_keys_and_values_bounds_the_batch_but_one_always_runs() -> 
     for at in range(3):
         machine.submit(forced(100, prompt=400 if at == 2 else 100), 0.0)
     run(machine, until=0.5)
-    assert machine.counters().running == 1
-    assert machine.counters().kv_cache_usage > 0.3
+    assert machine.counters().running == 2
+    assert machine.counters().waiting == 1
+    assert machine.counters().kv_cache_usage > 0.7
     assert run(machine).counters == machine.counters()
     assert machine.counters().finished == {"length": 3}
+    assert machine.counters().preemptions_total > 0
 
 
 def test_long_prompts_are_computed_in_chunks_beside_the_stream_that_runs() -> None:
