@@ -31,11 +31,14 @@ class BadArgument(ValueError):
 
 
 def find(arguments: Sequence[str], name: str) -> str | None:
-    """The value of ``--name value`` or ``--name=value``, the last one given; None when it is not there."""
+    """The value of ``--name value`` or ``--name=value``, the last one given; None when it is not there.
+
+    ``--long_name`` is ``--long-name``, as vLLM reads it.
+    """
     found: str | None = None
     for at, argument in enumerate(arguments):
         head, equals, value = argument.partition("=")
-        if head != name:
+        if head.replace("_", "-") != name:
             continue
         if equals:
             found = value
@@ -44,9 +47,13 @@ def find(arguments: Sequence[str], name: str) -> str | None:
     return found
 
 
+def _flags(arguments: Sequence[str]) -> list[str]:
+    return [argument.replace("_", "-") for argument in arguments if argument.startswith("--")]
+
+
 def custom_allreduce(arguments: Sequence[str]) -> bool:
     """Whether vLLM's own all-reduce may be used."""
-    return "--disable-custom-all-reduce" not in arguments
+    return "--disable-custom-all-reduce" not in _flags(arguments)
 
 
 def configured(preset: Preset, arguments: Sequence[str]) -> Preset:
@@ -100,7 +107,7 @@ def _share(arguments: Sequence[str]) -> float:
 
 def _prefix_caching(arguments: Sequence[str], default: bool) -> bool:  # noqa: FBT001 - what holds without arguments
     on, off = "--enable-prefix-caching", "--no-enable-prefix-caching"
-    given = [argument for argument in arguments if argument in {on, off}]
+    given = [flag for flag in _flags(arguments) if flag in {on, off}]
     return given[-1] == on if given else default
 
 

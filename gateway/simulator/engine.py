@@ -259,8 +259,8 @@ class SimEngine:
         scheduler = self._scheduler
         preempted = scheduler.make_room()
         self._tally.preemptions += preempted
-        waited_s = 0.0 if preempted else self._admit(at)
-        return waited_s, *scheduler.hand_out()
+        admitted, tokens, looks = scheduler.schedule(at, admits=not preempted)
+        return self._welcome(admitted, at) if admitted else 0.0, tokens, looks
 
     def _rest(self, at: float) -> None:
         waiting = self._scheduler.waiting
@@ -268,10 +268,10 @@ class SimEngine:
         self._due = waiting[0].eligible_at if waiting else None
         self.pacer.idle(at)
 
-    def _admit(self, at: float) -> float:
-        """Let in whom there is room for; returns what all must wait for that is compiled now for the first time."""
+    def _welcome(self, admitted: list[Sequence], at: float) -> float:
+        """Count those that left the queue; returns what all must wait for that is compiled now for the first time."""
         compiling_s = 0.0
-        for sequence in self._scheduler.admit(at):
+        for sequence in admitted:
             if sequence.scheduled_at is None:
                 sequence.scheduled_at = at
                 self._tally.scheduled(sequence.context, at - sequence.queued_at)

@@ -14,7 +14,7 @@ from gateway.simulator.drifting import Drifts
 from gateway.simulator.effects import STALL_CHANCE, Effects
 from gateway.simulator.nccl import AllReduce
 from gateway.simulator.noise import PaceNoise
-from gateway.simulator.physics import decode_parts, prefill_s, streams_that_slow_by
+from gateway.simulator.physics import decode_parts, prefill_parts, streams_that_slow_by
 from gateway.simulator.presets import Preset
 
 _MERGING_STREAMS = 80  # at so many, half of what the front end lacks is merged, half is waited for
@@ -84,7 +84,7 @@ class Pacer:
     def step_s(self, at: float, *, decoding: int, context_tokens: int, prompt_tokens: int, looks: float = 0.0) -> float:
         """The time of the step that begins at ``at``; ``context_tokens`` are those of all that decode, together.
 
-        ``looks``: what the prompt tokens look back at, summed up (see ``physics.prefill_s``).
+        ``looks``: what the prompt tokens look back at, summed up (see ``physics.prefill_parts``).
         """
         if self._loaded or decoding >= self._load_streams:
             self.noise.note_load(decoding, at)
@@ -97,7 +97,7 @@ class Pacer:
             base = self._base[batch] = self._price(batch)
         step_s = base[0] + base[1] * context_tokens
         if prompt_tokens:
-            step_s += prefill_s(self._preset, self._allreduce, prompt_tokens, looks=looks) * self.effects.prefill
+            step_s += self._prefill_s(prompt_tokens, looks)
         step_s *= self.noise.factor(at)
         if decoding and (self.effects.is_rough or self._debt_s):
             step_s = self._roughened(step_s)
@@ -110,6 +110,11 @@ class Pacer:
         parts = decode_parts(self._preset, self._allreduce, batch)
         step_s = parts.memory_s * effects.memory + parts.wire_s * effects.wire + parts.clock_s * effects.clock
         return step_s * effects.whole, self._preset.pace.context_s * effects.memory * effects.whole
+
+    def _prefill_s(self, tokens: int, looks: float) -> float:
+        effects = self.effects
+        parts = prefill_parts(self._preset, self._allreduce, tokens, looks=looks)
+        return (parts.computing_s * effects.prefill + parts.wire_s * effects.wire) * effects.whole
 
     def _roughened(self, step_s: float) -> float:
         """A step while others use the card or the cores: whole turns of a co-tenant, stalls of the host."""

@@ -51,16 +51,25 @@ def decode_parts(preset: Preset, allreduce: AllReduce, sequences: int) -> StepPa
     )
 
 
-def prefill_s(preset: Preset, allreduce: AllReduce, tokens: int, *, looks: float = 0.0) -> float:
-    """What so many prompt tokens add to a step: computing, attention to what is before them, their all-reduces.
+class PrefillParts(Struct, frozen=True, gc=False):
+    """What prompt tokens add to a step, in seconds: computing and attention, and their all-reduces."""
+
+    computing_s: float
+    wire_s: float
+
+
+def prefill_parts(preset: Preset, allreduce: AllReduce, tokens: int, *, looks: float = 0.0) -> PrefillParts:
+    """So many prompt tokens in one step.
 
     ``looks`` is the sum over these tokens of the tokens before each: n x (before + n / 2) for a piece of n.
     """
     if tokens == 0:
-        return 0.0
+        return PrefillParts(0.0, 0.0)
     wires = preset.model.layers * preset.model.allreduces_per_layer
-    computing_s = preset.pace.prefill_s * tokens + preset.pace.prefill_context_s * looks
-    return computing_s + wires * allreduce.seconds(payload_bytes(preset, tokens))
+    return PrefillParts(
+        computing_s=preset.pace.prefill_s * tokens + preset.pace.prefill_context_s * looks,
+        wire_s=wires * allreduce.seconds(payload_bytes(preset, tokens)),
+    )
 
 
 def streams_that_slow_by(preset: Preset, allreduce: AllReduce, part: float, *, context_tokens: float, most: int) -> int:

@@ -88,38 +88,50 @@ class Scheduler:
         last.is_fresh = True
         self.waiting.appendleft(last)
 
-    def admit(self, at: float) -> list[Sequence]:
-        """Let those in that are due, in order, as long as there is room; returns them."""
-        admitted = []
-        waiting, cache = self.waiting, self.cache
-        while waiting and waiting[0].eligible_at <= at and self.active() < self._serve.max_seqs:
-            head = waiting[0]
-            found = cache.found(head.keys, head.context)
-            forced = not self.active()
-            if not cache.admit(head.hold, head.keys, context_tokens=head.context, found=found, forced=forced):
-                break
-            waiting.popleft()
-            head.covered = head.hold.blocks * BLOCK_TOKENS - self._drafts
-            head.prompt_left = head.context - found * BLOCK_TOKENS
-            if head.cached is None:
-                head.cached = found * BLOCK_TOKENS
-            self.prefilling.append(head)
-            admitted.append(head)
-        return admitted
+    def schedule(self, at: float, *, admits: bool = True) -> tuple[list[Sequence], int, float]:
+        """Hand this step's budget of prompt tokens out, to those that have begun and then to those that are due.
 
-    def hand_out(self) -> tuple[int, float]:
-        """Give this step's budget of prompt tokens out, oldest first: (tokens, what they look back at, summed up)."""
-        budget = self._serve.batched_tokens - len(self.running)
+        Returns (those let in, tokens, what these look back at, summed up).  ``admits`` False lets nobody in: right
+        after somebody had to give way.
+        """
+        budget = max(1, self._serve.batched_tokens - len(self.running))
+        admitted: list[Sequence] = []
         taken, looks = 0, 0.0
         for sequence in self.prefilling:
-            share = min(sequence.prompt_left, max(1, budget - taken))
-            looks += share * (sequence.context - sequence.prompt_left + share / 2)
-            sequence.prompt_left -= share
-            self.cache.offer(sequence.hold, sequence.keys, sequence.context - sequence.prompt_left)
-            taken += share
             if taken >= budget:
                 break
-        return taken, looks
+            share, behind = self._compute(sequence, budget - taken)
+            taken, looks = taken + share, looks + behind
+        while admits and taken < budget and (head := self._admit(at)) is not None:
+            share, behind = self._compute(head, budget - taken)
+            taken, looks = taken + share, looks + behind
+            admitted.append(head)
+        return admitted, taken, looks
+
+    def _admit(self, at: float) -> Sequence | None:
+        """Let the head of the queue in, if it is due and there is room for all of its context."""
+        if not self.waiting or self.waiting[0].eligible_at > at or self.active() >= self._serve.max_seqs:
+            return None
+        head = self.waiting[0]
+        found = self.cache.found(head.keys, head.context)
+        forced = not self.active()
+        if not self.cache.admit(head.hold, head.keys, context_tokens=head.context, found=found, forced=forced):
+            return None
+        self.waiting.popleft()
+        head.covered = head.hold.blocks * BLOCK_TOKENS - self._drafts
+        head.prompt_left = head.context - found * BLOCK_TOKENS
+        if head.cached is None:
+            head.cached = found * BLOCK_TOKENS
+        self.prefilling.append(head)
+        return head
+
+    def _compute(self, sequence: Sequence, budget: int) -> tuple[int, float]:
+        """Give a prompt its share of a step: (tokens, what they look back at); what is whole can be found from now."""
+        share = min(sequence.prompt_left, budget)
+        looks = share * (sequence.context - sequence.prompt_left + share / 2)
+        sequence.prompt_left -= share
+        self.cache.offer(sequence.hold, sequence.keys, sequence.context - sequence.prompt_left)
+        return share, looks
 
     def join(self) -> list[Sequence]:
         """Put those whose context is computed into the batch; returns them."""

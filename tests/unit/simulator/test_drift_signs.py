@@ -168,6 +168,19 @@ def test_what_starves_the_host_slows_on_average_by_its_magnitude(kind: DriftKind
     assert fmean(slower) == pytest.approx(0.1, abs=0.02)
 
 
+def first_s(machine: SimEngine, now: float) -> float:
+    number = machine.submit(forced(4, prompt=8000), now)
+    return run(machine, now=now).of(number)[0][0] - now
+
+
+@pytest.mark.parametrize("kind", [DriftKind.PCIE_GEN, DriftKind.PROCESS_STATE, DriftKind.CO_TENANT, DriftKind.THERMAL])
+def test_a_long_prompt_is_slower_too(kind: DriftKind) -> None:
+    machine = engine(CALM)
+    before = first_s(machine, 0.0)
+    machine.inject(Drift(kind=kind, magnitude=0.2), 100.0)
+    assert 1.1 < first_s(machine, 100.0) / before < 2.5
+
+
 @pytest.mark.parametrize("size", [0.04, -0.04])
 def test_a_state_step_goes_both_ways_and_can_be_taken_back(size: float) -> None:
     machine = engine(CALM)

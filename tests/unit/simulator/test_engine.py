@@ -298,6 +298,14 @@ def test_a_load_event_can_leave_a_lasting_state() -> None:
     assert run_single(machine, 2e3) == pytest.approx(after, rel=0.001)
 
 
+def test_a_short_load_leaves_nothing_however_long_the_engine_rests_after_it() -> None:
+    given = replace(CALM, noise=replace(CALM.noise, state_chance=1.0, load_event_s=100.0))
+    machine = engine(given)
+    before = run_single(machine, 0.0)
+    load(machine, [forced(128, seed=at) for at in range(64)], at_once=64)
+    assert run_single(machine, 1e4) == pytest.approx(before, rel=0.001)
+
+
 def run_single(machine: SimEngine, now: float) -> float:
     number = machine.submit(forced(64), now)
     return 1 / run(machine, now=now).rate(number)

@@ -33,8 +33,7 @@ def running(blocks: int, *contexts: int) -> Scheduler:
     made = Scheduler(ServeSpec(max_seqs=16, kv_cache_tokens=blocks * BLOCK_TOKENS), drafts=0)
     for number, context in enumerate(contexts):
         made.queue(sequence(number, context))
-    made.admit(0.0)
-    made.hand_out()
+    made.schedule(0.0)
     made.join()
     return made
 
@@ -76,7 +75,7 @@ def test_one_that_came_last_itself_gives_way_for_itself() -> None:
 def test_a_prompt_that_is_being_computed_can_give_way_too() -> None:
     machine = running(10, 80)
     machine.queue(sequence(5, 80))
-    machine.admit(0.0)
+    machine.schedule(0.0)
     first = machine.running[0]
     first.context += 1
     machine.short.append(first)
