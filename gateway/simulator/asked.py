@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from gateway.simulator import refusals
-from gateway.simulator.prefix import block_keys
 from gateway.simulator.shapes import Form
 
 # A word or number in pieces of at most six characters, or a single mark: about a tokenizer's cut of plain text.
@@ -31,10 +30,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """One request, checked. ``max_tokens`` is already cut to the context; ``tool`` is the first tool's name.
-
-    ``prefix`` has a key for each whole block of the prompt's tokens: what it may have in common with others.
-    """
+    """One request, checked. ``max_tokens`` is already cut to the context; ``tool`` is the first tool's name."""
 
     form: Form
     prompt: str
@@ -52,7 +48,7 @@ class Asked:
     logprobs: int | None = None  # how many alternatives; None: not asked for
     tool: str = ""
     stop: tuple[str, ...] = ()
-    prefix: tuple[int, ...] = ()
+    salt: str = ""  # keeps what is cached of this prompt from other requests
 
 
 def read_chat(body: bytes, content_type: bytes, *, limits: Limits) -> Asked:
@@ -71,24 +67,19 @@ def read_chat(body: bytes, content_type: bytes, *, limits: Limits) -> Asked:
     _check_model(fields, limits)
     if not messages:
         raise refusals.bad_request("Cannot apply chat template to an empty conversation. Provide at least one message.")
-    texts = _texts_of(messages, limits.model)
+    prompt = _prompt_of(messages, limits.model)
     tools = [tool for tool in fields.get("tools") or [] if isinstance(tool, dict)]
     template = fields.get("chat_template_kwargs") or {}
-    words = [mark for tool in tools for mark in [json.dumps(tool, sort_keys=True)] * _TOOL_TOKENS]
-    for message, text in zip(messages, texts, strict=True):
-        role = message.get("role") if isinstance(message, dict) else ""
-        words += [f"<{role}>"] * _TEMPLATE_TOKENS + pieces(text)
-    prompt_tokens = len(words)
+    prompt_tokens = estimate_tokens(prompt) + _TEMPLATE_TOKENS * len(messages) + _TOOL_TOKENS * len(tools)
     return Asked(
         form=Form.CHAT,
-        prompt="\n".join(texts),
+        prompt=prompt,
         prompt_tokens=prompt_tokens,
         max_tokens=_room(common.pop("max_tokens"), prompt_tokens, limits=limits),
         include_reasoning=fields.get("include_reasoning") is not False,
         thinks=template.get("enable_thinking") is not False,
         logprobs=int(fields.get("top_logprobs") or 0) if fields.get("logprobs") else None,
         tool="" if not tools or fields.get("tool_choice") == "none" else _name(tools[0]),
-        prefix=block_keys(words, salt=_salt(fields)),
         **common,
     )
 
@@ -103,8 +94,7 @@ def read_completions(body: bytes, content_type: bytes, *, limits: Limits) -> Ask
     given = fields["prompt"]
     is_ids = isinstance(given, list) and all(isinstance(one, int) for one in given)
     prompt = "" if is_ids else str(given[0] if isinstance(given, list) and given else given)
-    words = [str(one) for one in given] if is_ids else pieces(prompt)
-    prompt_tokens = max(1, len(words))
+    prompt_tokens = len(given) if is_ids else max(1, estimate_tokens(prompt))
     max_tokens = common.pop("max_tokens")
     logprobs = fields.get("logprobs")
     return Asked(
@@ -113,7 +103,6 @@ def read_completions(body: bytes, content_type: bytes, *, limits: Limits) -> Ask
         prompt_tokens=prompt_tokens,
         max_tokens=_room(16 if max_tokens is None else max_tokens, prompt_tokens, limits=limits),
         logprobs=None if logprobs is None or logprobs is False else int(logprobs),
-        prefix=block_keys(words, salt=_salt(fields)),
         **common,
     )
 
@@ -173,8 +162,17 @@ def _common(fields: dict[str, Any], *, limits: Limits) -> dict[str, Any]:
         "include_usage": options.get("include_usage") is True,
         "continuous_usage": options.get("include_usage") is True and options.get("continuous_usage_stats") is True,
         "token_ids": fields.get("return_token_ids") is True,
+        "salt": _salt(fields),
         "stop": (stop,) if isinstance(stop, str) else tuple(str(one) for one in stop),
     }
+
+
+def _salt(fields: dict[str, Any]) -> str:
+    salt = fields.get("cache_salt")
+    if salt is not None and (not isinstance(salt, str) or not salt):
+        words = "Parameter 'cache_salt' must be a non-empty string if provided."
+        raise refusals.bad_request(words, param="cache_salt")
+    return salt or ""
 
 
 def _check_amounts(fields: dict[str, Any], *, n: int | None, max_tokens: int | None, limits: Limits) -> None:
@@ -235,18 +233,7 @@ def _integer(fields: dict[str, Any], name: str) -> int | None:
     raise refusals.invalid("int_type", f"body.{name}", message="Input should be a valid integer", given=value)
 
 
-def _salt(fields: dict[str, Any]) -> str:
-    """The salt that keeps a prompt's blocks from those of others."""
-    salt = fields.get("cache_salt")
-    if salt is None:
-        return ""
-    if not isinstance(salt, str) or not salt:
-        words = "Parameter 'cache_salt' must be a non-empty string if provided."
-        raise refusals.bad_request(words, param="cache_salt")
-    return salt
-
-
-def _texts_of(messages: list[Any], model: str) -> list[str]:
+def _prompt_of(messages: list[Any], model: str) -> str:
     texts = []
     for message in messages:
         content = message.get("content") if isinstance(message, dict) else message
@@ -256,7 +243,7 @@ def _texts_of(messages: list[Any], model: str) -> list[str]:
                     raise refusals.bad_request(f"{model} is not a multimodal model")
             content = " ".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
         texts.append(str(content or ""))
-    return texts
+    return "\n".join(texts)
 
 
 def _name(tool: dict[str, Any]) -> str:

@@ -14,12 +14,13 @@ from typing import Final
 
 from gateway.simulator import refusals
 from gateway.simulator.answer import Answer, Manners
-from gateway.simulator.asked import Asked, Limits, read_chat, read_completions
+from gateway.simulator.asked import Asked, Limits, pieces, read_chat, read_completions
 from gateway.simulator.desk import Desk
 from gateway.simulator.driver import Engine
 from gateway.simulator.exposition import Page
 from gateway.simulator.ids import Ids
 from gateway.simulator.pages import models_page, token_page
+from gateway.simulator.prefix import prompt_keys
 from gateway.simulator.refusals import Refused
 from gateway.simulator.request import EngineDead, QueueFull, SimRequest
 from gateway.simulator.shapes import Form, Identity
@@ -199,7 +200,7 @@ class Face:
             topic=asked.prompt,
             seed=asked.seed or 0,
             logprobs=asked.logprobs is not None,
-            prefix=asked.prefix,
+            prefix=prompt_keys(pieces(asked.prompt), tokens=asked.prompt_tokens, tool=asked.tool, salt=asked.salt),
         )
 
     def _extra(self, connection: Connection, *, has_vary: bool = True) -> bytes:
