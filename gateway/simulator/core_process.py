@@ -53,7 +53,11 @@ def watch(card: str, count: int, held_bytes: int) -> None:
 
     def end(_number: int, _frame: object) -> None:
         for pid in workers:
-            os.kill(pid, signal.SIGKILL)
+            try:
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)  # the memory is free when this process is gone
+            except OSError:
+                continue  # it was gone already
         os._exit(0)
 
     signal.signal(signal.SIGTERM, end)
