@@ -138,7 +138,12 @@ class Answer(Reply):
     def _total(self) -> Usage:
         generated = sum(choice.generated for choice in self.choices)
         reasoning = sum(choice.reasoning for choice in self.choices) if self._parses_reasoning else None
-        return Usage(self.asked.prompt_tokens, generated, reasoning)
+        timing = self.choices[0].timing
+        if timing is None:
+            return Usage(self.asked.prompt_tokens, generated, reasoning)
+        # Nothing found in the cache is left out, not 0.
+        cached = timing.cached_tokens if self._manners.prompt_details else 0
+        return Usage(self.asked.prompt_tokens + timing.extra_prompt_tokens, generated, reasoning, cached)
 
     def _ending(self) -> bytes:
         usage = b""

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from gateway.simulator import refusals
+from gateway.simulator.prefix import prompt_keys
 from gateway.simulator.request import SimRequest
 from gateway.simulator.responses_shapes import Echo
 from gateway.simulator.shapes import Form
@@ -51,6 +52,7 @@ class Asked:
     tool: str = ""
     stop: tuple[str, ...] = ()
     echo: Echo | None = None  # what a response repeats of its request
+    salt: str = ""  # keeps what is cached of this prompt from other requests
 
 
 def read_chat(body: bytes, content_type: bytes, *, limits: Limits) -> Asked:
@@ -123,6 +125,7 @@ def to_engine(asked: Asked) -> SimRequest:
         topic=asked.prompt,
         seed=asked.seed or 0,
         logprobs=asked.logprobs is not None,
+        prefix=prompt_keys(pieces(asked.prompt), tokens=asked.prompt_tokens, tool=asked.tool, salt=asked.salt),
     )
 
 
@@ -182,8 +185,17 @@ def _common(fields: dict[str, Any], *, limits: Limits) -> dict[str, Any]:
         "include_usage": options.get("include_usage") is True,
         "continuous_usage": options.get("include_usage") is True and options.get("continuous_usage_stats") is True,
         "token_ids": fields.get("return_token_ids") is True,
+        "salt": _salt(fields),
         "stop": (stop,) if isinstance(stop, str) else tuple(str(one) for one in stop),
     }
+
+
+def _salt(fields: dict[str, Any]) -> str:
+    salt = fields.get("cache_salt")
+    if salt is not None and (not isinstance(salt, str) or not salt):
+        words = "Parameter 'cache_salt' must be a non-empty string if provided."
+        raise refusals.bad_request(words, param="cache_salt")
+    return salt or ""
 
 
 def check_amounts(

@@ -102,7 +102,7 @@ class Desk:
             if choice.timing is not None:
                 self.tallies.ended(
                     choice.timing,
-                    prompt_tokens=answer.asked.prompt_tokens,
+                    prompt_tokens=answer.asked.prompt_tokens + choice.timing.extra_prompt_tokens,
                     tokens=choice.generated,
                     max_tokens=answer.asked.max_tokens,
                 )

@@ -78,6 +78,7 @@ class Face:
             parses_reasoning=spec.parses_reasoning,
             parses_tools=spec.parses_tools,
             request_metrics=spec.request_metrics,
+            prompt_details=spec.prompt_details,
         )
         self._page = Page(spec.model, created=time.time())
         self._date = b""

@@ -32,6 +32,7 @@ class Manners:
     parses_reasoning: bool = True
     parses_tools: bool = True
     request_metrics: bool = False
+    prompt_details: bool = False
 
 
 class Said(msgspec.Struct, frozen=True, gc=False):

@@ -37,11 +37,12 @@ _ID_PREFIXES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """The counts of one answer; ``reasoning_tokens`` is None where vLLM gives no details."""
+    """The counts of one answer; ``reasoning_tokens`` is None and ``cached_tokens`` 0 where vLLM gives no details."""
 
     prompt_tokens: int
     completion_tokens: int
     reasoning_tokens: int | None
+    cached_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +95,14 @@ def error_event(message: str) -> bytes:
 
 def usage_json(usage: Usage, *, whole: bool) -> bytes:
     """Return the usage object; ``whole`` as in a body, where keys without a value are null, not left out."""
+    if usage.cached_tokens:
+        cached = b',"prompt_tokens_details":{"cached_tokens":%d}' % usage.cached_tokens
+    else:
+        cached = b',"prompt_tokens_details":null' if whole else b""
     parts = (
         b'{"prompt_tokens":%d,"total_tokens":%d,"completion_tokens":%d'
         % (usage.prompt_tokens, usage.prompt_tokens + usage.completion_tokens, usage.completion_tokens),
-        b',"prompt_tokens_details":null' if whole else b"",
+        cached,
     )
     if usage.reasoning_tokens is not None:
         details = b',"completion_tokens_details":{"reasoning_tokens":%d}' % usage.reasoning_tokens
