@@ -40,12 +40,13 @@ def free_ports(count: int) -> list[int]:
 
 
 @contextmanager
-def running(command: Sequence[str], log: Path, *, core: int) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a command on one core for the length of the block; its output goes to `log`."""
+def running(command: Sequence[str], log: Path, *, core: int | None) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a command on one core (None: on any) for the length of the block; its output goes to `log`."""
     libc = ctypes.CDLL(None)
 
     def prepare_child() -> None:
-        os.sched_setaffinity(0, {core})
+        if core is not None:
+            os.sched_setaffinity(0, {core})
         libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
     with log.open("wb") as output:

@@ -67,7 +67,11 @@ class ServerProcess:
         self.sigterm = launch.sigterm
         self.phase = Phase.LOADING
         self.engine = SimEngine(
-            launch.preset, seed=launch.seed, environment=launch.environment, arguments=launch.arguments, started_at=0.0
+            launch.preset,
+            seed=launch.seed,
+            environment=launch.environment,
+            arguments=launch.arguments,
+            started_at=launch.served_since,
         )
         self.face: Face | None = None
 
