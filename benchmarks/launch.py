@@ -12,7 +12,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -40,8 +40,13 @@ def free_ports(count: int) -> list[int]:
 
 
 @contextmanager
-def running(command: Sequence[str], log: Path, *, core: int | None) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a command on one core (None: on any) for the length of the block; its output goes to `log`."""
+def running(
+    command: Sequence[str], log: Path, *, core: int | None, environ: Mapping[str, str] | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a command on one core (None: on any) for the length of the block; its output goes to `log`.
+
+    `environ` None: this process's own.
+    """
     libc = ctypes.CDLL(None)
 
     def prepare_child() -> None:
@@ -52,6 +57,7 @@ def running(command: Sequence[str], log: Path, *, core: int | None) -> Iterator[
     with log.open("wb") as output:
         process = subprocess.Popen(
             command,
+            env=environ,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,

@@ -66,7 +66,7 @@ def engine(folder: Path, start: EngineStart, *, core: int | None = None) -> Iter
     log = folder / f"engine-{port}.log"
     began_s = time.monotonic()
     with launch.running(start.command(folder, port), log, core=core) as process:
-        _await(process, port, path="/health", log=log)
+        await_status_200(process, port, path="/health", log=log)
         yield Engine(port=port, pid=process.pid, loaded_in_s=time.monotonic() - began_s)
 
 
@@ -135,11 +135,12 @@ def gateway(folder: Path, engine_port: int) -> Iterator[Gateway]:
     made = Gateway(folder, ports=(clients, operators), engine_port=engine_port)
     log = folder / "gateway.log"
     with launch.running(made.command(), log, core=None) as process:
-        _await(process, clients, path="/ready", log=log)
+        await_status_200(process, clients, path="/ready", log=log)
         yield made
 
 
-def _await(process: Popen[bytes], port: int, *, path: str, log: Path) -> None:
+def await_status_200(process: Popen[bytes], port: int, *, path: str, log: Path) -> None:
+    """Return when GET ``path`` is answered with 200; raises launch.NotStarted."""
     deadline_s = time.monotonic() + _READY_WITHIN_S
     while time.monotonic() < deadline_s and process.poll() is None:
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=2)
