@@ -64,8 +64,8 @@ def main() -> int:
     print("# Published figures of the SIMULATED deployments, through the gateway, measured by the gateway\n")
     print(
         f"No GPU, no model: text invented, times computed. {here.date}, {here.cpu_model}, {here.cores} cores, Linux "
-        f"{here.kernel}, Python {here.python}, revision {here.revision}, engines at {arguments.speed:g} times the real "
-        f"speed, took {time.monotonic() - began_s:.0f} s.\n"
+        f"{here.kernel}, Python {here.python}, revision {here.revision}, load average {here.load_average:.2f}, engines at "
+        f"{arguments.speed:g} times the real speed, took {time.monotonic() - began_s:.0f} s.\n"
     )
     print(markdown(rows))
     return 0 if all(row.is_met for row in rows) else 1

@@ -24,7 +24,7 @@ CROWDED = [name for name, preset in PRESETS.items() if preset.published.high_tps
 ANSWER_S = 0.6  # of wall time, for one answer: long beside the millisecond of a timer and a busy machine's hiccups
 ANSWERS = 7
 GENERATION_S = 3.2  # of wall time, for every stream of a crowd to end once: the length of the window
-INTERVAL = 16  # tokens in an event of a crowd
+INTERVAL = 32  # tokens in an event of a crowd
 
 
 def assert_met(rows: list[Row]) -> None:
