@@ -149,12 +149,18 @@ class LoadSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Published(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Figures that the preset must give, decode tokens a second; None where nobody published one."""
+    """Figures that the preset must give, decode tokens a second; None where nobody published one.
+
+    ``single_tps`` of an answer of ``single_tokens``, ``lone_tps`` of a load test at concurrency 1, ``high_tps`` of
+    ``high_streams`` at once, all together.  ``load_s``: seconds from exec to the first answer.
+    """
 
     single_tps: float | None = None
+    lone_tps: float | None = None
     single_tokens: int = 512
     high_tps: float | None = None
     high_streams: int = 256
+    load_s: float | None = None
 
 
 class Preset(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

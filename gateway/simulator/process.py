@@ -71,7 +71,7 @@ class ServerProcess:
             seed=launch.seed,
             environment=launch.environment,
             arguments=launch.arguments,
-            started_at=0.0,
+            started_at=launch.served_since,
             host=self.card.host(),
         )
         self.injector = Injector(self.card, self.engine, crash=self._child.crash)

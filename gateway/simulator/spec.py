@@ -106,6 +106,16 @@ def read_spec(arguments: Sequence[str], defaults: Defaults) -> ServerSpec:
     )
 
 
+def read_address(arguments: Sequence[str], *, host: str, port: int) -> tuple[str, int]:
+    """Return where to listen: what the arguments say of ``--host`` and ``--port``, else what is given.
+
+    Raises:
+        ValueError: for a port that is none.
+    """
+    _, options = options_of(arguments)
+    return _last(options, "--host") or host, int(_last(options, "--port") or port)
+
+
 def _last(options: dict[str, list[str]], name: str) -> str:
     values = options.get(name)
     return values[-1] if values else ""
