@@ -32,7 +32,7 @@ def forced(model: str, tokens: int, *, number: int = 0) -> bytes:
         "max_tokens": tokens,
         "ignore_eos": True,  # an answer of a fixed length thinks for the share of the preset
         "seed": number,
-        "messages": [{"role": "user", "content": f"{_PROMPT} {number}"}],
+        "messages": [{"role": "user", "content": f"{number} {_PROMPT}"}],  # differs from the start on: nothing is cached
     }).encode()  # fmt: skip
     head = (
         "POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
