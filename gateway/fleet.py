@@ -20,7 +20,7 @@ from gateway.core.routing.notice import Notice, PoolChange, StateChange
 from gateway.core.routing.reading import EngineReading, generation_tps, has_restarted
 from gateway.core.routing.snapshot import BackendView, ModelCard, PoolView, Snapshot
 from gateway.ports import BackendReport, PoolReport
-from gateway.settings import Backend, Pool, Runtime, to_policy
+from gateway.settings import Backend, Pool, Runtime, to_policy, to_reasoning
 
 SUSPECT_S = 0.5
 """Period of probes while something is wrong: a restarted engine serves again within this and one probe."""
@@ -259,7 +259,12 @@ class Fleet:
 
 
 def _pool_view(pool: Pool) -> PoolView:
-    return PoolView(name=pool.name, models=pool.models)
+    return PoolView(
+        name=pool.name,
+        models=pool.models,
+        reasoning=to_reasoning(pool.reasoning),
+        model_reasoning={it.model: to_reasoning(it) for it in pool.reasoning.models},
+    )
 
 
 def _view(member: _Member) -> BackendView:

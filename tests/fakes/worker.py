@@ -16,6 +16,8 @@ from gateway.proxy.limits import WireLimits
 from gateway.proxy.pipeline import Pipeline
 from gateway.proxy.route import Desk
 from gateway.proxy.settle import Settler
+from gateway.proxy.side import SideShelf
+from gateway.proxy.side_door import SideDoor
 from gateway.proxy.upstream import Upstreams
 from gateway.proxy.wire import WireServer
 
@@ -40,6 +42,7 @@ class FakeWorker:
         head_s: float = 30.0,
         connections: int = 1000,
         client_buffer_bytes: int = 64 * 1024,
+        side_dir: str | None = None,
     ) -> None:
         self.records: list[RequestRecord] = []
         self.failures: list[BackendFailure] = []
@@ -48,12 +51,15 @@ class FakeWorker:
         self.desk = Desk(slot=0, clock=clock, acknowledge=self.acks.append)
         self.settler = Settler(slot=0, clock=clock, offer=self._offer, report_failure=self.failures.append)
         self.upstreams = Upstreams(clock)
+        self.sides = SideShelf(slot=0, clock=clock)
         self.pipeline = Pipeline(
             desk=self.desk,
             upstreams=self.upstreams,
             settler=self.settler,
             endpoints=MappingProxyType({**ENDPOINTS, **TEST_ENDPOINTS}),
             version="0.test",
+            sides=self.sides,
+            side_door=SideDoor(self.sides, side_dir),
             clock=clock,
         )
         self.server = WireServer(
