@@ -337,7 +337,7 @@ def cut_text(text: str, places: list[int]) -> list[str]:
     return [text[a:b] for a, b in pairwise(edges)]
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=3000, deadline=None)
 @given(text=TAGGED, places=PLACES, opened=st.booleans())
 def test_tags_are_found_whatever_way_the_text_is_cut(text: str, places: list[int], opened: bool) -> None:
     splitter = TagSplitter(ThinkTags(opened=opened))
@@ -450,3 +450,25 @@ def test_anything_goes_through_without_a_failure(
     edit = deliver_stream(mode, dialect, tags=tags, after=UsageStripped(), take=lambda *_: None, side=None)
     assert isinstance(played(edit, [data]), bytes)
     assert isinstance(deliver_body(data.removeprefix(b"data: "), mode, dialect, tags=tags, take=lambda *_: None), bytes)
+
+
+# --- the short way ------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    texts=st.lists(st.tuples(st.sampled_from(["reasoning", "content"]), TEXT, st.integers(0, 1)), max_size=14),
+    mode=st.sampled_from(MODES),
+    tags=st.sampled_from([None, ThinkTags(), ThinkTags(opened=True)]),
+)
+def test_plain_events_become_what_taking_them_apart_makes_of_them(
+    texts: list[tuple[str, str, int]], mode: Delivery, tags: ThinkTags | None
+) -> None:
+    compact = [chat(index=index, **{name: text}) for name, text, index in texts]
+    spaced = [it.replace(b'"choices":', b'"choices": ') for it in compact]
+    found = []
+    for events in (compact, spaced):
+        taken = Taken()
+        out = delivered(b"".join([role(), role(1), *events]), mode, Dialect.CHAT, cuts=[], taken=taken, tags=tags)
+        found.append((payloads(out), dict(taken.texts)))
+    assert found[0] == found[1]

@@ -17,8 +17,9 @@ from gateway.core.stream.delivery.choice import (
     Choice,
     Piece,
 )
-from gateway.core.stream.delivery.frame import NULL, Fields, quoted
+from gateway.core.stream.delivery.frame import NULL, Fields, named, quoted
 from gateway.core.stream.delivery.mode import Channel
+from gateway.core.stream.delivery.plain import Plain
 
 _OPEN: Final = b"<think>"
 _CLOSE: Final = b"</think>"
@@ -43,6 +44,10 @@ class Arrangement(Protocol):
         """Whether an event, without tags in its text, may have to be arranged."""
         ...
 
+    def plain(self, event: bytes, it: Plain, *, channel: Channel) -> bytes:
+        """What takes the place of an event that is plain; its text belongs to ``channel``, whatever its name."""
+        ...
+
     def arrange(self, choice: Choice) -> list[Part] | None:
         """What takes the place of ``choice``'s own; see the module."""
         ...
@@ -63,10 +68,18 @@ class FieldNames:
 
     def __init__(self, *names: str) -> None:
         self._names = names
+        self._needle = b'"reasoning_content"' if names == ("reasoning",) else b'"reasoning'
 
     def concerns(self, event: bytes) -> bool:
         """Only reasoning is renamed."""
-        return b'"reasoning' in event
+        return self._needle in event
+
+    def plain(self, event: bytes, it: Plain, *, channel: Channel) -> bytes:
+        """Each name with the same text."""
+        if channel is Channel.CONTENT or self._names == (it.channel.value,):
+            return event
+        first, *more = [name.encode("ascii") for name in self._names]
+        return it.doubled(first, more[0]) if more else it.renamed(first)
 
     def arrange(self, choice: Choice) -> list[Part] | None:
         """Each name with the same text."""
@@ -104,6 +117,13 @@ class Hidden:
         """Only reasoning is taken out."""
         return b'"reasoning' in event
 
+    def plain(self, event: bytes, it: Plain, *, channel: Channel) -> bytes:
+        """Content as it is, reasoning not at all."""
+        if channel is Channel.CONTENT:
+            return event
+        self._take(it.index, it.inside)
+        return b""
+
     def arrange(self, choice: Choice) -> list[Part] | None:
         """Without reasoning; a delta that had nothing else is none."""
         if not choice.split and not choice.names_reasoning:
@@ -133,6 +153,10 @@ class Named:
     def concerns(self, event: bytes) -> bool:
         """Every event that has choices."""
         return b'"choices"' in event
+
+    def plain(self, event: bytes, it: Plain, *, channel: Channel) -> bytes:
+        """The event under its name."""
+        return named(channel, event if channel is it.channel else it.renamed(b"reasoning"))
 
     def arrange(self, choice: Choice) -> list[Part] | None:
         """One part for each piece and for the tool call; what else there is goes with the first."""
@@ -174,11 +198,16 @@ class Inlined:
         """Reasoning, and everything while a tag is open."""
         return bool(self._open) or b'"reasoning' in event
 
+    def plain(self, event: bytes, it: Plain, *, channel: Channel) -> bytes:
+        """The text as content, a tag before it where the channel changes."""
+        tag = self._turn(it.index, channel)
+        return event if it.channel is Channel.CONTENT and not tag else it.renamed(b"content", before=tag)
+
     def arrange(self, choice: Choice) -> list[Part] | None:
         """The pieces in one text; the closing tag comes with what is no reasoning, at the latest with the end."""
         index = choice.index
         was_open = index in self._open
-        text = b"".join(self._turn(index, piece) for piece in choice.pieces)
+        text = b"".join(self._turn(index, piece.channel) + piece.inside for piece in choice.pieces)
         if index in self._open and (choice.finished or choice.has_tool or choice.key == "message"):
             self._open.discard(index)
             text += _CLOSE
@@ -187,23 +216,23 @@ class Inlined:
         inner = _replaced(choice.inner, REASONING_NAMES, {})
         return [Part(_with_content(inner, text, whole=choice.key == "message"))]
 
-    def _turn(self, index: int, piece: Piece) -> bytes:
-        tag = self._tag(index, piece)
+    def _turn(self, index: int, channel: Channel) -> bytes:
+        """The tag that has to go before text of ``channel``, which is then open or closed."""
+        tag = self._tag(index, channel)
         if tag == _OPEN:
             self._open.add(index)
         elif tag:
             self._open.discard(index)
-        return tag + piece.inside
+        return tag
 
-    def _tag(self, index: int, piece: Piece) -> bytes:
-        """The tag that has to go before ``piece``."""
-        if piece.channel is Channel.REASONING:
+    def _tag(self, index: int, channel: Channel) -> bytes:
+        if channel is Channel.REASONING:
             return b"" if index in self._open else _OPEN
         return _CLOSE if index in self._open else b""
 
     def last(self, index: int, piece: Piece) -> Part | None:
         """With the tag before it."""
-        return Part({CONTENT: quoted(self._tag(index, piece), piece.inside)})
+        return Part({CONTENT: quoted(self._tag(index, piece.channel), piece.inside)})
 
     def at_end(self) -> list[tuple[int, Part]]:
         """A closing tag for each choice that is inside reasoning."""

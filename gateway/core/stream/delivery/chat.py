@@ -32,7 +32,8 @@ from gateway.core.stream.delivery.frame import (
     named,
     take_apart,
 )
-from gateway.core.stream.delivery.mode import ThinkTags
+from gateway.core.stream.delivery.mode import Channel, ThinkTags
+from gateway.core.stream.delivery.plain import Plain, plain
 from gateway.core.stream.edit import DONE_NEEDLE, event_data, split_events
 
 _HEAD: Final = ("id", "object", "created", "model")
@@ -67,6 +68,20 @@ class ChatDelivery:
         """One whole event in, none, one or several out."""
         if self._splitters is None and not self._arrangement.concerns(event):
             return event
+        it = plain(event) if self._key == "delta" else None
+        if it is not None:
+            channel = self._channel_of(it)
+            if channel is not None:
+                return self._arrangement.plain(event, it, channel=channel)
+        return self._taken_apart(event)
+
+    def _channel_of(self, it: Plain) -> Channel | None:
+        if self._splitters is None or it.channel is Channel.REASONING:
+            return it.channel
+        return self._splitters.channel_of(it.index, it.inside)
+
+    def _taken_apart(self, event: bytes) -> bytes:
+        """Any event but a plain one."""
         frame = take_apart(event)
         if frame is None:
             return event

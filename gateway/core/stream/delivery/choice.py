@@ -167,6 +167,17 @@ class Splitters:
         choice.pieces = [*reasoning, *(_coded(*piece) for piece in pieces)]
         choice.split = True
 
+    def channel_of(self, index: int, inside: bytes) -> Channel | None:
+        """The channel of text that comes as one whole piece; None where a tag has to be looked for.
+
+        ``inside``: of a JSON string, not empty.
+        """
+        splitter = self._of.get(index)
+        if splitter is None or splitter.held or b"<" in inside or b"\\" in inside:
+            return None
+        splitter.feed(inside.decode("utf-8", "replace"))
+        return splitter.channel
+
     def take_held(self) -> list[tuple[int, Piece]]:
         """Give up what is held back: nothing follows that could complete a tag."""
         return [(index, _coded(*piece)) for index, it in self._of.items() for piece in it.flush()]

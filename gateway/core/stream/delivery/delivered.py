@@ -68,9 +68,15 @@ class Delivered:
 
     def apply(self, events: bytes, report: Callable[[], PaceReport]) -> bytes:
         """Whole events in, whole events out."""
-        delivered = b"".join(map(self._delivery.event, split_events(events)))
-        if self._after.held or any(needle in delivered for needle in self._needles):
+        if events.find(b"\n\n") == len(events) - 2 and b"\r" not in events:
+            delivered = self._delivery.event(events)  # the usual read: one event
+        else:
+            delivered = b"".join(map(self._delivery.event, split_events(events)))
+        if self._after.held:
             return self._after.apply(delivered, report)
+        for needle in self._needles:
+            if needle in delivered:
+                return self._after.apply(delivered, report)
         return delivered
 
 

@@ -42,6 +42,14 @@ def take_apart(event: bytes) -> Frame | None:
     """The parts of one whole event; None when it has no data."""
     if event.startswith(b"data: ") and event.find(b"\n") == len(event) - 2 and b"\r" not in event:
         return Frame(b"", event[6:-2], b"\n\n")
+    named_end = event.find(b"\n") + 1
+    if (
+        event.startswith(b"event: ")
+        and event.startswith(b"data: ", named_end)
+        and event.find(b"\n", named_end) == len(event) - 2
+        and b"\r" not in event
+    ):
+        return Frame(event[:named_end], event[named_end + 6 : -2], b"\n\n")
     body = event.rstrip(b"\r\n")
     before = bytearray()
     data: list[bytes] = []

@@ -81,7 +81,12 @@ class TagSplitter:
 
     def _hold_back(self, text: str) -> str:
         at = text.rfind("<", max(0, len(text) - _LONGEST_BEGINNING))
-        if at < 0 or not (OPEN.startswith(text[at:]) or (self._depth and CLOSE.startswith(text[at:]))):
+        beginning = text[at:]
+        if (
+            at < 0
+            or beginning == OPEN
+            or not (OPEN.startswith(beginning) or (self._depth and CLOSE.startswith(beginning)))
+        ):
             return text
-        self.held = text[at:]
+        self.held = beginning
         return text[:at]
