@@ -337,7 +337,7 @@ def cut_text(text: str, places: list[int]) -> list[str]:
     return [text[a:b] for a, b in pairwise(edges)]
 
 
-@settings(max_examples=3000, deadline=None)
+@settings(max_examples=1000, deadline=None)
 @given(text=TAGGED, places=PLACES, opened=st.booleans())
 def test_tags_are_found_whatever_way_the_text_is_cut(text: str, places: list[int], opened: bool) -> None:
     splitter = TagSplitter(ThinkTags(opened=opened))
