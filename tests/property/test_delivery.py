@@ -275,7 +275,7 @@ STREAMS = st.tuples(st.just((role(), role(1))), st.lists(st.one_of(deltas(), del
 )
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(body=STREAMS, cuts=st.lists(st.integers(0, 4000), max_size=8), mode=st.sampled_from(MODES))
 def test_any_stream_of_chat_keeps_its_text_in_every_mode(body: bytes, cuts: list[int], mode: Delivery) -> None:
     body = body.replace(b"<think>", b"").replace(b"</think>", b"")

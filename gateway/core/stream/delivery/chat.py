@@ -151,7 +151,7 @@ class ChatDelivery:
         """Whether nothing is left of the choice that anybody waits for."""
         if is_given(chunk, "usage") or not choice.says_nothing(part.inner):
             return False
-        return self._arrangement.hides or not choice.has_tokens
+        return self._arrangement.hides or (choice.split and not choice.has_tokens)
 
     def _note_held(self, splitters: Splitters) -> None:
         self.held = b""

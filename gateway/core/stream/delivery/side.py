@@ -37,10 +37,10 @@ class SideEvents:
                 continue
             created = fields.get("created", fields.get("created_at", Raw(b"0")))
             self._head = {
-                "id": fields.get("id", quoted()),
+                "id": fields.get("id", quoted()).copy(),  # copies: the originals keep the whole body in memory
                 "object": _OBJECT,
-                "created": created,
-                "model": fields.get("model", quoted()),
+                "created": created.copy(),
+                "model": fields.get("model", quoted()).copy(),
             }
             return
 

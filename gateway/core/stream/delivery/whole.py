@@ -6,8 +6,6 @@ it came.
 
 from __future__ import annotations
 
-from typing import assert_never
-
 from msgspec import Raw
 
 from gateway.core.stream.delivery.arrange import Arrangement, TakeReasoning
@@ -41,15 +39,10 @@ def deliver_hidden(body: bytes, dialect: Dialect, take: TakeReasoning) -> bytes:
     """A Responses or Messages body without its reasoning, which ``take`` gets."""
     try:
         fields = FIELDS.decode(body)
-        match dialect:
-            case Dialect.RESPONSES:
-                texts, without = reasoning_of(fields), without_reasoning(fields)
-            case Dialect.MESSAGES:
-                texts, without = thinking_of(fields), without_thinking(fields)
-            case Dialect.CHAT | Dialect.COMPLETIONS:
-                return body
-            case _:
-                assert_never(dialect)
+        if dialect is Dialect.RESPONSES:
+            texts, without = reasoning_of(fields), without_reasoning(fields)
+        else:
+            texts, without = thinking_of(fields), without_thinking(fields)
     except UNREADABLE:
         return body
     for text in texts:
