@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from types import FrameType
 from typing import Any
 
 import openai
@@ -13,7 +15,6 @@ import pytest
 from gateway.core.routing.snapshot import LimitPolicy, PoolView, WorkerPolicy
 from gateway.core.stream.delivery.mode import Delivery, ReasoningPolicy, ThinkTags
 from gateway.core.stream.summary import Exactness, Outcome
-from gateway.proxy import deliver
 from gateway.proxy.relay import StreamRelay
 from tests.fakes.backend import Script, ScriptedBackend, answer
 from tests.fakes.client import Answer, raw_client
@@ -73,9 +74,7 @@ def stream_of(*events: bytes) -> Script:
 
 
 async def test_pass_runs_no_delivery_code_and_keeps_the_plain_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    def never(*_: object, **__: object) -> None:
-        raise AssertionError("delivery code ran")
-
+    ran: set[str] = set()
     slow: list[bytes] = []
     take = StreamRelay._take
 
@@ -83,16 +82,29 @@ async def test_pass_runs_no_delivery_code_and_keeps_the_plain_path(monkeypatch: 
         slow.append(data)
         take(relay, data, now)
 
-    for name in ("deliver_stream", "deliver_body"):
-        monkeypatch.setattr(deliver, name, never)
+    def profile(frame: FrameType, *_: object) -> None:
+        ran.add(frame.f_code.co_filename.rpartition("/gateway/")[2])
+
+    async def asked(worker: FakeWorker, **headers: str) -> bytes:
+        slow.clear()
+        ran.clear()
+        sys.setprofile(profile)
+        try:
+            body = {**ASK, "stream": True, "stream_options": {"include_usage": True}}
+            return (await posted(worker, body, **headers)).body
+        finally:
+            sys.setprofile(None)
+
     monkeypatch.setattr(StreamRelay, "_take", noted)
     deltas = [chat(content=f"word {number}") for number in range(50)]
-    async with flow(*[stream_of(role(), *deltas, chat(finish="stop"), DONE)] * 2) as worker:
+    async with flow(*[stream_of(role(), *deltas, chat(finish="stop"), DONE)] * 3) as worker:
         for headers in ({}, {"X_Gateway_Reasoning": "pass"}):
-            slow.clear()
-            seen = await posted(worker, {**ASK, "stream": True, "stream_options": {"include_usage": True}}, **headers)
-            assert seen.body == b"".join([role(), *deltas, chat(finish="stop"), DONE])
+            assert await asked(worker, **headers) == b"".join([role(), *deltas, chat(finish="stop"), DONE])
             assert sum(data.count(b"word") for data in slow) < 25, "but for reads that come together, the plain path"
+            assert "proxy/relay.py" in ran
+            assert {name for name in ran if "/delivery/" in name} <= {"core/stream/delivery/mode.py"}
+        await asked(worker, X_Gateway_Reasoning="drop")
+        assert "core/stream/delivery/delivered.py" in ran, "the search itself works"
 
 
 async def test_pass_is_byte_identical_for_streams_and_bodies() -> None:

@@ -332,19 +332,22 @@ async def test_a_slow_reader_at_another_worker_is_dropped_by_the_owner(tmp_path:
     gate = asyncio.Event()
     last = chunk(chat(content="y", finish="stop") + DONE)
     script = Script((HEAD, chunk(role()), gate, *[flood] * 500, last, b"0\r\n\r\n"))
-    async with two_workers(tmp_path, script, side=SidePolicy(buffer_bytes=128 * 1024)) as (owner, other):
-        async with raw_client(owner.port) as client, raw_client(other.port) as reader:
-            await client.post(ASK, headers=ASIDE)
-            path = await head_of(client)
-            (stream,) = owner.sides._streams.values()
-            await get(reader, path)
-            await until(lambda: len(stream._readers) == 1)
-            reader.writer.transport.pause_reading()
-            gate.set()
-            assert read_chat((await client.answer()).body).engine_text() == ("", "y")
-            assert stream._readers == []
-            reader.writer.transport.resume_reading()
-            seen = await reader.answer()
+    async with (
+        two_workers(tmp_path, script, side=SidePolicy(buffer_bytes=128 * 1024)) as (owner, other),
+        raw_client(owner.port) as client,
+        raw_client(other.port) as reader,
+    ):
+        await client.post(ASK, headers=ASIDE)
+        path = await head_of(client)
+        (stream,) = owner.sides._streams.values()
+        await get(reader, path)
+        await until(lambda: len(stream._readers) == 1)
+        reader.writer.transport.pause_reading()
+        gate.set()
+        assert read_chat((await client.answer()).body).engine_text() == ("", "y")
+        assert stream._readers == []
+        reader.writer.transport.resume_reading()
+        seen = await reader.answer()
     assert (seen.whole, seen.error["code"]) == (True, "reader_too_slow")
     assert len(seen.body) < 500 * 60_000
 
