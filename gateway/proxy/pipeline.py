@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 
 from aiohttp import web
 
-from gateway.core.request.body import may_inject_usage
+from gateway.core.request.body import may_inject_usage, renamed
 from gateway.core.routing.endpoints import Endpoint, Serves
 from gateway.core.routing.headers import upstream_headers
 from gateway.core.routing.retry import may_try_elsewhere
@@ -85,7 +85,7 @@ class Pipeline:
             engine = endpoint.serves is Serves.ENGINE
             if engine and endpoint.dialect is not None:
                 await self._serve(visit, request, wire, dialect=endpoint.dialect, endpoint=endpoint)
-            elif visit.side_id:
+            elif endpoint.serves is Serves.REASONING and visit.side_id:
                 await self._serve_side(visit, wire)
             else:
                 self._ourselves(visit, wire, endpoint)
@@ -130,6 +130,9 @@ class Pipeline:
         if body is None:
             raise GatewayFault("a request was admitted without its body")
         visit.snapshot = self._desk.snapshot
+        model = self._desk.meant_by(body.model)
+        if model != body.model:
+            body = visit.body = renamed(body, model)
         visit.model, visit.shape = body.model, body.shape
         visit.pool = self._desk.pool_for(body.model)
         settle_delivery(visit, dialect)

@@ -27,6 +27,7 @@ class Visit:
         "attempts",
         "backend",
         "body",
+        "cors",
         "delivery",
         "ending",
         "endpoint",
@@ -74,6 +75,7 @@ class Visit:
         self.side_id = ""  # of the side stream that is asked for
         self.key_id = ""
         self.extra_headers = b""
+        self.cors = b""
         self.model = ""
         self.pool = ""
         self.backend: BackendView | None = None

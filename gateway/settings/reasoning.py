@@ -43,7 +43,9 @@ class ReasoningDelivery(Section):
 class ModelReasoning(ReasoningDelivery):
     """One model of the pool for which other values hold."""
 
-    model: ModelName = Field(description="The name that clients use. What is left out has its default, not the pool's.")
+    model: ModelName = Field(
+        description="Its name, not one of its aliases. What is left out has its default, not the pool's."
+    )
 
 
 class Reasoning(ReasoningDelivery):

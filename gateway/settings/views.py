@@ -6,7 +6,15 @@ state.
 
 from __future__ import annotations
 
-from gateway.core.routing.snapshot import HeaderPolicy, LimitPolicy, SidePolicy, TimerPolicy, WorkerPolicy
+from gateway.core.routing.cors import CorsPolicy
+from gateway.core.routing.snapshot import (
+    CommentPolicy,
+    HeaderPolicy,
+    LimitPolicy,
+    SidePolicy,
+    TimerPolicy,
+    WorkerPolicy,
+)
 from gateway.core.stream.delivery.mode import Delivery, ReasoningPolicy, ThinkTags
 from gateway.settings.reasoning import UNSAID, ReasoningDelivery
 from gateway.settings.runtime import Runtime
@@ -18,6 +26,8 @@ def to_policy(runtime: Runtime) -> WorkerPolicy:
         timers=TimerPolicy(**runtime.timers.model_dump()),
         limits=LimitPolicy(**runtime.limits.model_dump()),
         headers=HeaderPolicy(**runtime.headers.model_dump()),
+        comments=CommentPolicy(**runtime.comments.model_dump()),
+        cors=CorsPolicy(**runtime.cors.model_dump()),
         side=SidePolicy(**runtime.side.model_dump()),
     )
 

@@ -13,7 +13,7 @@ import re
 from typing import Final, TypeVar
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw, Struct, structs
 
 from gateway.core.stream.summary import Dialect, RequestShape
 from gateway.errors import BadRequest
@@ -98,6 +98,11 @@ def parse_body(data: bytes, dialect: Dialect) -> ParsedBody:
         ),
         asked_usage=bool(options.include_usage),
     )
+
+
+def renamed(body: ParsedBody, model: str) -> ParsedBody:
+    """The same request for another ``model``."""
+    return structs.replace(body, fields={**body.fields, "model": Raw(msgspec.json.encode(model))}, model=model)
 
 
 def emit_body(body: ParsedBody, *, inject_usage: bool) -> bytes:

@@ -26,6 +26,7 @@ class Serves(StrEnum):
     READY = "ready"
     VERSION = "version"
     REASONING = "reasoning"
+    PREFLIGHT = "preflight"
 
 
 class Endpoint(Struct, frozen=True):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from gateway.core.routing.backend import BackendState
+from gateway.core.routing.cors import CorsPolicy
 from gateway.core.stream.delivery.mode import ReasoningPolicy
 
 
@@ -62,6 +63,18 @@ class SidePolicy(Struct, frozen=True, kw_only=True):
     streams: int = 1024
 
 
+class CommentPolicy(Struct, frozen=True, kw_only=True):
+    """Comments to clients while a stream is silent, in seconds; 0 switches one off.
+
+    ``first_s``: without a first event for so long the head goes out with a comment, which gives up a real status;
+    ``every_s``: between two events.  ``untouched``: also in streams that are relayed as the engine sends them.
+    """
+
+    first_s: float = 15.0
+    every_s: float = 15.0
+    untouched: bool = False
+
+
 class WorkerPolicy(Struct, frozen=True, kw_only=True):
     """The runtime settings that workers need."""
 
@@ -69,6 +82,8 @@ class WorkerPolicy(Struct, frozen=True, kw_only=True):
     limits: LimitPolicy = LimitPolicy()
     headers: HeaderPolicy = HeaderPolicy()
     side: SidePolicy = SidePolicy()
+    comments: CommentPolicy = CommentPolicy()
+    cors: CorsPolicy = CorsPolicy()
 
 
 class BackendView(Struct, frozen=True, kw_only=True):
@@ -91,6 +106,13 @@ class BackendView(Struct, frozen=True, kw_only=True):
     stopping: bool = False
 
 
+class Alias(Struct, frozen=True):
+    """Another name that clients use for ``model``, which is the name that the engines know."""
+
+    name: str
+    model: str
+
+
 class PoolView(Struct, frozen=True, kw_only=True):
     """Backends that serve the same models.  ``models`` empty: whatever its backends report.
 
@@ -99,6 +121,7 @@ class PoolView(Struct, frozen=True, kw_only=True):
 
     name: str
     models: tuple[str, ...] = ()
+    aliases: tuple[Alias, ...] = ()
     reasoning: ReasoningPolicy = ReasoningPolicy()
     model_reasoning: dict[str, ReasoningPolicy] = {}
 
