@@ -92,14 +92,14 @@ def read_typed(body: bytes) -> ReadAnswer:
     """A stream of Responses or Messages as its one choice, by the types of its events."""
     seen = ReadAnswer()
     for _, value in payloads(body):
-        kind, delta = value["type"], value.get("delta")
+        kind, delta = value.get("type"), value.get("delta")
         if kind in {"response.reasoning_text.delta", "response.reasoning_summary_text.delta"}:
             seen.reasoning[0] += delta
         elif kind == "response.output_text.delta":
             seen.content[0] += delta
         elif kind == "response.function_call_arguments.delta":
             seen.tools[0].append(delta)
-        elif kind == "response.completed":
+        elif kind in {"response.completed", "response.incomplete", "response.failed"}:
             seen.ends[0].append(value["response"]["status"])
             seen.usages.append(value["response"]["usage"])
         elif kind == "content_block_delta":
@@ -109,7 +109,7 @@ def read_typed(body: bytes) -> ReadAnswer:
         elif kind == "message_delta":
             seen.ends[0].append(delta["stop_reason"])
             seen.usages.append(value["usage"])
-        elif kind == "error":
+        elif kind == "error" or "error" in value:
             seen.errors.append(value)
         seen.done += kind == "message_stop"
     return seen
