@@ -20,7 +20,7 @@ from gateway.core.routing.notice import Notice, PoolChange, StateChange
 from gateway.core.routing.reading import EngineReading, generation_tps, has_restarted
 from gateway.core.routing.snapshot import Alias, BackendView, ModelCard, PoolView, Snapshot
 from gateway.ports import BackendReport, PoolReport
-from gateway.settings import Backend, Pool, Runtime, to_policy
+from gateway.settings import Backend, Pool, Runtime, to_policy, to_reasoning
 
 SUSPECT_S = 0.5
 """Period of probes while something is wrong: a restarted engine serves again within this and one probe."""
@@ -262,8 +262,13 @@ class Fleet:
 
 
 def _pool_view(pool: Pool) -> PoolView:
-    aliases = tuple(Alias(alias.name, alias.model) for alias in pool.aliases)
-    return PoolView(name=pool.name, models=pool.models, aliases=aliases)
+    return PoolView(
+        name=pool.name,
+        models=pool.models,
+        aliases=tuple(Alias(alias.name, alias.model) for alias in pool.aliases),
+        reasoning=to_reasoning(pool.reasoning),
+        model_reasoning={it.model: to_reasoning(it) for it in pool.reasoning.models},
+    )
 
 
 def _view(member: _Member) -> BackendView:

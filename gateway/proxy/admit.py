@@ -16,7 +16,7 @@ from msgspec import structs
 
 from gateway.core.request.body import parse_body
 from gateway.core.routing.cors import answer_lines, preflight_lines
-from gateway.core.routing.endpoints import Endpoint, Serves
+from gateway.core.routing.endpoints import Endpoint, Serves, side_id_in
 from gateway.core.routing.headers import client_request_id
 from gateway.core.routing.snapshot import LimitPolicy
 from gateway.core.stream.summary import Dialect
@@ -29,6 +29,7 @@ from gateway.errors import (
     UnknownEndpoint,
     UnsupportedEncoding,
 )
+from gateway.proxy.deliver import asked_delivery
 from gateway.proxy.visit import Visit
 from gateway.proxy.wire import ClientWire, raw_target
 
@@ -50,6 +51,9 @@ def read_head(visit: Visit, request: web.BaseRequest, *, endpoints: Mapping[str,
     _check_framing(visit, request)
     path = raw_target(request).partition("?")[0]
     endpoint = endpoints.get(path)
+    if endpoint is None and (side_id := side_id_in(path)) is not None:
+        visit.side_id = side_id
+        endpoint = next((it for it in endpoints.values() if it.serves is Serves.REASONING), None)
     if endpoint is None:
         raise UnknownEndpoint("there is no such endpoint here")
     visit.endpoint = endpoint
@@ -68,6 +72,7 @@ def read_head(visit: Visit, request: web.BaseRequest, *, endpoints: Mapping[str,
         if metrics not in METRICS_MODES:
             raise BadRequest("X-Gateway-Metrics is none, usage or event", param="X-Gateway-Metrics")
         visit.metrics = metrics
+    visit.asked_delivery = asked_delivery(headers)
     return endpoint
 
 

@@ -20,16 +20,20 @@ from gateway.core.request.body import may_inject_usage, renamed
 from gateway.core.routing.endpoints import Endpoint, Serves
 from gateway.core.routing.headers import upstream_headers
 from gateway.core.routing.retry import may_try_elsewhere
+from gateway.core.stream.delivery.mode import Delivery
 from gateway.core.stream.summary import Dialect, Ending
 from gateway.errors import ConnectFailed, GatewayError, GatewayFault, MethodNotAllowed, NothingServing, ShuttingDown
 from gateway.proxy import envelope
 from gateway.proxy.admit import read_body, read_head
 from gateway.proxy.attempt import attempt_of, held_answer, request_bytes
 from gateway.proxy.choose import RelayChooser, own_headers
+from gateway.proxy.deliver import settle_delivery
 from gateway.proxy.forward import LEFT, Exchange, error_for
 from gateway.proxy.ours import answer_ourselves
 from gateway.proxy.route import RETRY_AFTER_S, Desk, Lease
 from gateway.proxy.settle import FAILURES, TIMEOUTS, Settler
+from gateway.proxy.side import SideShelf
+from gateway.proxy.side_door import SideDoor
 from gateway.proxy.upstream import Target, Upstreams
 from gateway.proxy.visit import Visit
 from gateway.proxy.wire import Answered, ClientWire
@@ -50,6 +54,8 @@ class Pipeline:
         settler: Settler,
         endpoints: Mapping[str, Endpoint],
         version: str,
+        sides: SideShelf,
+        side_door: SideDoor,
         clock: Callable[[], float],
     ) -> None:
         self._desk = desk
@@ -57,6 +63,8 @@ class Pipeline:
         self._settler = settler
         self._endpoints = endpoints
         self._version = version
+        self._sides = sides
+        self._side_door = side_door
         self._clock = clock
         self._open: set[Exchange] = set()
         self._targets: dict[tuple[str, str], Target] = {}
@@ -77,6 +85,8 @@ class Pipeline:
             engine = endpoint.serves is Serves.ENGINE
             if engine and endpoint.dialect is not None:
                 await self._serve(visit, request, wire, dialect=endpoint.dialect, endpoint=endpoint)
+            elif endpoint.serves is Serves.REASONING and visit.side_id:
+                await self._serve_side(visit, wire)
             else:
                 self._ourselves(visit, wire, endpoint)
         except GatewayError as error:
@@ -91,6 +101,8 @@ class Pipeline:
         finally:
             if engine:
                 self._settler.settle(visit)
+            if visit.side is not None:
+                self._sides.finish(visit.side, visit.ending, visit.error)
             visit.forget()
         keep_alive = visit.keep_alive and wire.open and not self._desk.stopping
         # Answers to a client that never reads must not pile up, nor keep a connection open that is to be closed.
@@ -123,6 +135,9 @@ class Pipeline:
             body = visit.body = renamed(body, model)
         visit.model, visit.shape = body.model, body.shape
         visit.pool = self._desk.pool_for(body.model)
+        settle_delivery(visit, dialect)
+        if visit.delivery is Delivery.SIDE:
+            visit.side = self._sides.open(visit.key_id, visit.snapshot.policy.side)
         visit.injected = may_inject_usage(body, dialect)
         visit.extra_headers = upstream_headers(request.headers.items())
         visit.queued = visit.admitted = self._clock()
@@ -213,6 +228,14 @@ class Pipeline:
         if target is None:
             target = self._targets[url, tls_ca] = Target.of(url, tls_ca=tls_ca)
         return target
+
+    async def _serve_side(self, visit: Visit, wire: ClientWire) -> None:
+        """Reasoning on a stream of its own: no request to an engine, so nothing to settle."""
+        visit.keep_alive = visit.keep_alive and visit.http_1_1
+        patience_s = visit.snapshot.policy.timers.client_write_s
+        await self._side_door.serve(
+            visit.side_id, visit.key_id, wire, headers=self._lines(visit), chunked=visit.http_1_1, patience_s=patience_s
+        )
 
     def _ourselves(self, visit: Visit, wire: ClientWire, endpoint: Endpoint) -> None:
         headers = self._lines(visit)

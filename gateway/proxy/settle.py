@@ -133,4 +133,4 @@ def _summary(visit: Visit) -> StreamSummary | None:
     body = exchange.relay.copy()
     if body is None or dialect is None or exchange.head.status >= 300:
         return None
-    return summarise_body(dialect, body, visit.shape)
+    return summarise_body(dialect, body, visit.shape, tags=visit.tags)

@@ -12,6 +12,7 @@ from pydantic import Field
 
 from gateway.core.routing.cors import CorsPolicy
 from gateway.core.routing.snapshot import CommentPolicy, HeaderPolicy, LimitPolicy, TimerPolicy
+from gateway.settings.reasoning import Reasoning, Side
 from gateway.settings.section import Section
 from gateway.settings.types import (
     BackendUrl,
@@ -87,6 +88,7 @@ class Pool(Section):
         1,
         description="With fewer backends serving than this, `status` calls the pool short.",
     )
+    reasoning: Reasoning = Field(default_factory=Reasoning, description=Reasoning.__doc__)
     backends: tuple[Backend, ...] = Field(min_length=1, description="A list with at least one server.")
 
 
@@ -243,6 +245,7 @@ class Runtime(Section):
     timers: Timers = Field(default_factory=Timers, description=Timers.__doc__)
     limits: Limits = Field(default_factory=Limits, description=Limits.__doc__)
     headers: Headers = Field(default_factory=Headers, description=Headers.__doc__)
+    side: Side = Field(default_factory=Side, description=Side.__doc__)
     cors: Cors = Field(default_factory=Cors, description=Cors.__doc__)
     comments: Comments = Field(default_factory=Comments, description=Comments.__doc__)
     probes: Probes = Field(default_factory=Probes, description=Probes.__doc__)

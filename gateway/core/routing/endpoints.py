@@ -6,6 +6,7 @@ constant of this table, never bytes from the client; a query string is not forwa
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from enum import StrEnum
 from types import MappingProxyType
@@ -24,6 +25,7 @@ class Serves(StrEnum):
     HEALTH = "health"
     READY = "ready"
     VERSION = "version"
+    REASONING = "reasoning"
     PREFLIGHT = "preflight"
 
 
@@ -48,6 +50,7 @@ _GET: Final = frozenset({"GET", "HEAD"})
 _ALL: Final = (
     Endpoint("chat", "/v1/chat/completions", _POST, Serves.ENGINE, Dialect.CHAT),
     Endpoint("completions", "/v1/completions", _POST, Serves.ENGINE, Dialect.COMPLETIONS),
+    Endpoint("reasoning", "/v1/reasoning/{id}", frozenset({"GET"}), Serves.REASONING),
     Endpoint("models", "/v1/models", _GET, Serves.MODELS),
     Endpoint("health", "/health", _GET, Serves.HEALTH),
     Endpoint("ready", "/ready", _GET, Serves.READY),
@@ -56,3 +59,14 @@ _ALL: Final = (
 
 ENDPOINTS: Final[Mapping[str, Endpoint]] = MappingProxyType({endpoint.path: endpoint for endpoint in _ALL})
 """Path -> endpoint."""
+
+SIDE_ID: Final = re.compile(r"[0-9a-f]{1,4}-[A-Za-z0-9_-]{32}")
+"""The id of a side stream: the worker's slot, and what cannot be guessed."""
+
+_SIDE_PREFIX: Final = "/v1/reasoning/"
+
+
+def side_id_in(path: str) -> str | None:
+    """The id in the path of a side stream; None for any other path."""
+    side_id = path.removeprefix(_SIDE_PREFIX)
+    return side_id if side_id != path and SIDE_ID.fullmatch(side_id) else None

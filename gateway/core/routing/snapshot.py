@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from gateway.core.routing.backend import BackendState
 from gateway.core.routing.cors import CorsPolicy
+from gateway.core.stream.delivery.mode import ReasoningPolicy
 
 
 class TimerPolicy(Struct, frozen=True, kw_only=True):
@@ -51,6 +52,17 @@ class HeaderPolicy(Struct, frozen=True, kw_only=True):
     profile_name: bool = True
 
 
+class SidePolicy(Struct, frozen=True, kw_only=True):
+    """Reasoning on streams of its own.
+
+    ``keep_s`` after its end one can still be read, ``buffer_bytes`` of it are kept, one worker has ``streams`` of them.
+    """
+
+    keep_s: float = 60.0
+    buffer_bytes: int = 1024 * 1024
+    streams: int = 1024
+
+
 class CommentPolicy(Struct, frozen=True, kw_only=True):
     """Comments to clients while a stream is silent, in seconds; 0 switches one off.
 
@@ -69,6 +81,7 @@ class WorkerPolicy(Struct, frozen=True, kw_only=True):
     timers: TimerPolicy = TimerPolicy()
     limits: LimitPolicy = LimitPolicy()
     headers: HeaderPolicy = HeaderPolicy()
+    side: SidePolicy = SidePolicy()
     comments: CommentPolicy = CommentPolicy()
     cors: CorsPolicy = CorsPolicy()
 
@@ -101,11 +114,20 @@ class Alias(Struct, frozen=True):
 
 
 class PoolView(Struct, frozen=True, kw_only=True):
-    """Backends that serve the same models.  ``models`` empty: whatever its backends report."""
+    """Backends that serve the same models.  ``models`` empty: whatever its backends report.
+
+    ``reasoning`` holds for all of them but those with one of their own in ``model_reasoning``.
+    """
 
     name: str
     models: tuple[str, ...] = ()
     aliases: tuple[Alias, ...] = ()
+    reasoning: ReasoningPolicy = ReasoningPolicy()
+    model_reasoning: dict[str, ReasoningPolicy] = {}
+
+    def reasoning_of(self, model: str) -> ReasoningPolicy:
+        """What holds for one model."""
+        return self.model_reasoning.get(model, self.reasoning)
 
 
 class ModelCard(Struct, frozen=True, kw_only=True):
