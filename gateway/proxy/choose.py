@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from gateway.core.routing.endpoints import JSON_ANSWER
 from gateway.core.routing.headers import downstream_headers
 from gateway.core.routing.snapshot import BackendView
 from gateway.core.stream.edit import Edit, ReportAsEvent, ReportInUsage, Untouched, UsageStripped, with_report_in_usage
@@ -61,10 +62,11 @@ class RelayChooser:
             if head.status < FIRST_ERROR_STATUS:
                 return Ending.NOT_SSE  # an engine never redirects, and clients are not told of inside addresses
             return self._answer(exchange, head, edit=None)
+        endpoint = self._visit.endpoint
         if head.event_stream:
-            return self._stream(exchange, head)
-        json = head.content_type.startswith(b"application/json")
-        if self._shape.stream or not json:
+            return self._stream(exchange, head) if endpoint is None or endpoint.streams else Ending.NOT_SSE
+        fits = head.content_type.startswith(JSON_ANSWER if endpoint is None else endpoint.answers)
+        if self._shape.stream or not fits:
             return Ending.NOT_SSE
         edit = self._report_in_body if self._visit.metrics == "usage" else None
         return self._answer(exchange, head, edit=edit)
@@ -84,7 +86,7 @@ class RelayChooser:
             body=body_of(head),
             dialect=self._dialect,
             edit=self._edit(),
-            tap=Tap(self._dialect, self._shape, max_event_bytes=limits.event_bytes),
+            tap=Tap(self._dialect, self._shape, max_event_bytes=limits.event_bytes, on_id=visit.named),
             report=self._report,
             client_chunked=client_chunked,
             hold_bytes=limits.hold_bytes,

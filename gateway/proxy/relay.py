@@ -286,8 +286,9 @@ _OPENINGS: Final[Mapping[Dialect, bytes]] = MappingProxyType(
         Dialect.COMPLETIONS: b"\r\ndata: ",
         Dialect.RESPONSES: b"\r\nevent: ",
         Dialect.MESSAGES: b"\r\nevent: ",
+        Dialect.TRANSCRIPTION: b"\r\ndata: ",
     }
 )
 """End of a chunk's size line and the beginning of the dialect's usual event: comments never look like it."""
 
-_DONE_DIALECTS: Final = (Dialect.CHAT, Dialect.COMPLETIONS)
+_DONE_DIALECTS: Final = (Dialect.CHAT, Dialect.COMPLETIONS, Dialect.TRANSCRIPTION)

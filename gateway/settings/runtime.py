@@ -11,6 +11,7 @@ from typing import Final, Literal
 from pydantic import Field
 
 from gateway.core.routing.snapshot import HeaderPolicy, LimitPolicy, TimerPolicy
+from gateway.settings.parameters import Parameters
 from gateway.settings.section import Section
 from gateway.settings.types import (
     BackendUrl,
@@ -113,6 +114,11 @@ class Timers(Section):
         _TIMERS.client_write_s,
         description="How long a client may take no bytes before its connection is closed and its request cancelled.",
     )
+    owner_s: Seconds = Field(
+        _TIMERS.owner_s,
+        description="For the backends to say which of them holds a stored response that this worker does not know. They look "
+        "it up in memory, so a busy one is all that can take long.",
+    )
 
 
 class Limits(Section):
@@ -154,6 +160,11 @@ class Limits(Section):
         _LIMITS.client_buffer_bytes,
         description="Bytes that wait for a slow client before reading from its backend pauses.",
     )
+    owned_responses: Count = Field(
+        _LIMITS.owned_responses,
+        description="Stored responses of which a worker remembers the backend; about 200 bytes each. The backends are asked for "
+        "others.",
+    )
 
 
 class Headers(Section):
@@ -193,4 +204,5 @@ class Runtime(Section):
     timers: Timers = Field(default_factory=Timers, description=Timers.__doc__)
     limits: Limits = Field(default_factory=Limits, description=Limits.__doc__)
     headers: Headers = Field(default_factory=Headers, description=Headers.__doc__)
+    parameters: Parameters = Field(default_factory=Parameters, description=Parameters.__doc__)
     probes: Probes = Field(default_factory=Probes, description=Probes.__doc__)

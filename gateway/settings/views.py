@@ -6,6 +6,7 @@ state.
 
 from __future__ import annotations
 
+from gateway.core.routing.parameters import ParameterPolicy
 from gateway.core.routing.snapshot import HeaderPolicy, LimitPolicy, TimerPolicy, WorkerPolicy
 from gateway.settings.runtime import Runtime
 
@@ -16,4 +17,5 @@ def to_policy(runtime: Runtime) -> WorkerPolicy:
         timers=TimerPolicy(**runtime.timers.model_dump()),
         limits=LimitPolicy(**runtime.limits.model_dump()),
         headers=HeaderPolicy(**runtime.headers.model_dump()),
+        parameters=ParameterPolicy(**runtime.parameters.model_dump()),
     )

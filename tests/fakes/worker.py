@@ -5,29 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from types import MappingProxyType
 
 from gateway.core.link.messages import BackendFailure, DrainAck, NewSnapshot, RequestRecord
 from gateway.core.routing.backend import BackendState
-from gateway.core.routing.endpoints import ENDPOINTS, Endpoint, Serves
+from gateway.core.routing.endpoints import ENDPOINTS
 from gateway.core.routing.snapshot import BackendView, ModelCard, PoolView, Snapshot, WorkerPolicy
-from gateway.core.stream.summary import Dialect
 from gateway.proxy.limits import WireLimits
 from gateway.proxy.pipeline import Pipeline
 from gateway.proxy.route import Desk
 from gateway.proxy.settle import Settler
 from gateway.proxy.upstream import Upstreams
 from gateway.proxy.wire import WireServer
-
-TEST_ENDPOINTS = {
-    path: Endpoint(name, path, frozenset({"POST"}), Serves.ENGINE, dialect)
-    for name, path, dialect in (
-        ("responses", "/v1/responses", Dialect.RESPONSES),
-        ("messages", "/v1/messages", Dialect.MESSAGES),
-    )
-    if path not in ENDPOINTS
-}
-"""Endpoints that the relay can already carry and the client port does not yet offer."""
 
 
 class FakeWorker:
@@ -52,7 +40,7 @@ class FakeWorker:
             desk=self.desk,
             upstreams=self.upstreams,
             settler=self.settler,
-            endpoints=MappingProxyType({**ENDPOINTS, **TEST_ENDPOINTS}),
+            endpoints=ENDPOINTS,
             version="0.test",
             clock=clock,
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from gateway.core.routing.backend import BackendState
+from gateway.core.routing.parameters import ParameterPolicy
 
 
 class TimerPolicy(Struct, frozen=True, kw_only=True):
@@ -22,6 +23,7 @@ class TimerPolicy(Struct, frozen=True, kw_only=True):
     total_s: float = 0.0
     upstream_idle_s: float = 3.0
     client_write_s: float = 60.0
+    owner_s: float = 5.0
 
 
 class LimitPolicy(Struct, frozen=True, kw_only=True):
@@ -38,6 +40,7 @@ class LimitPolicy(Struct, frozen=True, kw_only=True):
     answer_hold_bytes: int = 256 * 1024
     answer_tap_bytes: int = 8 * 1024 * 1024
     client_buffer_bytes: int = 256 * 1024
+    owned_responses: int = 16384
 
 
 class HeaderPolicy(Struct, frozen=True, kw_only=True):
@@ -56,6 +59,7 @@ class WorkerPolicy(Struct, frozen=True, kw_only=True):
     timers: TimerPolicy = TimerPolicy()
     limits: LimitPolicy = LimitPolicy()
     headers: HeaderPolicy = HeaderPolicy()
+    parameters: ParameterPolicy = ParameterPolicy()
 
 
 class BackendView(Struct, frozen=True, kw_only=True):

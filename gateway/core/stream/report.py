@@ -61,6 +61,8 @@ def report_body(answer: Answer, shape: RequestShape, *, lengths: TextLengths, fi
 def report_stream(answer: Answer, shape: RequestShape, *, defects: Defects, now: float) -> StreamSummary:
     """Return the summary of a stream that ended at ``now``."""
     timeline = answer.timeline
+    if shape.replay:
+        return _report_replay(answer, defects=defects, now=now)
     lengths = TextLengths(
         reasoning=timeline.reasoning_bytes,
         content=timeline.content_bytes,
@@ -120,6 +122,25 @@ def report_stream(answer: Answer, shape: RequestShape, *, defects: Defects, now:
         error=answer.error,
         engine=metrics,
         flags=_in_order(flags),
+    )
+
+
+def _report_replay(answer: Answer, *, defects: Defects, now: float) -> StreamSummary:
+    """The summary of a stream of events that were made before: how it ended, and neither counts nor pace."""
+    timeline = answer.timeline
+    return StreamSummary(
+        first_event=timeline.first_event,
+        silence_s=now - timeline.last_event if timeline.last_event is not None else None,
+        events=timeline.events,
+        chunks=timeline.chunks,
+        choices=len(answer.choices),
+        bad_events=defects.bad_events,
+        oversize_events=defects.oversize_events,
+        finish_reasons=tuple(answer.reasons),
+        done_marker=answer.done,
+        terminal=answer.is_terminal(1),
+        error=answer.error,
+        flags=_in_order({Flag.REPLAYED} | _defect_flags(defects)),
     )
 
 

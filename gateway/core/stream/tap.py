@@ -7,6 +7,7 @@ the rest of the stream and is flagged.  Its state does not grow with the stream.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol, assert_never
 
 from gateway.core.stream.answer import Answer
@@ -33,16 +34,23 @@ class Tap:
     """Measures one stream; owner: the relay of that request.
 
     An event counts at the instant ``now`` of the piece that completes it, so pieces that share an instant give the
-    same summary however they are cut.
+    same summary however they are cut.  ``on_id`` is told the id of a response as soon as it is known.
     """
 
     __slots__ = ("_answer", "_bad_events", "_disabled", "_framer", "_read", "_shape", "_timeline")
 
-    def __init__(self, dialect: Dialect, shape: RequestShape, *, max_event_bytes: int) -> None:
+    def __init__(
+        self,
+        dialect: Dialect,
+        shape: RequestShape,
+        *,
+        max_event_bytes: int,
+        on_id: Callable[[str], None] | None = None,
+    ) -> None:
         self._answer = Answer()
         self._timeline = self._answer.timeline
         self._framer = EventFramer(max_event_bytes)
-        self._read = _make_reader(dialect, self._answer).read
+        self._read = _make_reader(dialect, self._answer, on_id).read
         self._shape = shape
         self._bad_events = 0
         self._disabled = False
@@ -89,14 +97,14 @@ class Tap:
             self._bad_events += 1
 
 
-def _make_reader(dialect: Dialect, answer: Answer) -> EventReader:
+def _make_reader(dialect: Dialect, answer: Answer, on_id: Callable[[str], None] | None) -> EventReader:
     match dialect:
-        case Dialect.CHAT:
+        case Dialect.CHAT | Dialect.TRANSCRIPTION | Dialect.OPAQUE:  # the last has no streams
             return ChatReader(answer)
         case Dialect.COMPLETIONS:
             return CompletionsReader(answer)
         case Dialect.RESPONSES:
-            return ResponsesReader(answer)
+            return ResponsesReader(answer, on_id)
         case Dialect.MESSAGES:
             return MessagesReader(answer)
         case _:
