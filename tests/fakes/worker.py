@@ -92,11 +92,12 @@ def backend_view(
     stopping: bool = False,
     api_key_env: str = "",
     tls_ca: str = "",
+    pool: str = "main",
 ) -> BackendView:
-    """A backend of the pool ``main``."""
+    """A backend, of the pool ``main`` unless another is named."""
     return BackendView(
         name=name,
-        pool="main",
+        pool=pool,
         url=url,
         state=state,
         models=tuple(models),

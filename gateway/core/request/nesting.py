@@ -21,6 +21,7 @@ MAX_SPLIT: Final = 4096
 """Brackets in a field up to which it is looked at by its elements: beyond that there may be too many of them."""
 
 _STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+_ONE_KIND: Final = bytes.maketrans(b"{}", b"[]")
 _ALL_BUT_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
 _OPENERS: Final = (b"[", b"{")
 _LIST: Final = msgspec.json.Decoder(list[Raw])
@@ -71,9 +72,9 @@ def _is_deeper(value: bytes, depth: int) -> bool:
     """Whether ``value`` has more than ``depth`` levels: without its strings, each turn takes the innermost away."""
     if value.count(b"{") + value.count(b"[") <= depth:
         return False
-    brackets = _STRING.sub(b"", value).translate(None, _ALL_BUT_BRACKETS)
+    brackets = _STRING.sub(b"", value).translate(_ONE_KIND, _ALL_BUT_BRACKETS)
     for _ in range(depth):
         if not brackets:
             return False
-        brackets = brackets.replace(b"{}", b"").replace(b"[]", b"")
+        brackets = brackets.replace(b"[]", b"")
     return bool(brackets)

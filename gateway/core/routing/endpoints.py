@@ -18,8 +18,8 @@ from msgspec import Struct
 from gateway.core.stream.summary import Dialect
 from gateway.errors import BadRequest
 
-ID: Final = re.compile(r"[A-Za-z0-9_\-]{1,128}")
-"""What may stand for ``{id}`` in a path: no dots, so no way up; nothing that anybody decodes."""
+ID: Final = re.compile(r"resp_[A-Za-z0-9_\-]{1,123}")
+"""What may stand for ``{id}`` in a path: an id of a response, so no name of another endpoint; no dots, so no way up."""
 
 _SLOT: Final = "{id}"
 

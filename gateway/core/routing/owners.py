@@ -29,7 +29,3 @@ class OwnerMemory:
     def owner(self, thing: str) -> str:
         """The name of the backend that holds ``thing``, "" where that is not known."""
         return self._names.get(thing, "")
-
-    def forget(self, thing: str) -> None:
-        """``thing`` is not where it was."""
-        self._names.pop(thing, None)
