@@ -34,6 +34,9 @@ from gateway.proxy.visit import Visit
 from gateway.proxy.wire import ClientWire, raw_target
 
 METRICS_MODES: Final = frozenset({"none", "usage", "event"})
+CLOSED_EVENTS: Final = (Dialect.RESPONSES, Dialect.MESSAGES)
+"""Dialects whose clients know a closed set of events."""
+
 _HOST: Final = re.compile(r"[A-Za-z0-9._~%:\[\]\-]{0,255}")
 _ASKS_STREAM: Final = (b"stream=t", b"stream=T", b"stream=1")
 MAX_IDLE_BODY_BYTES: Final = 4096
@@ -63,6 +66,10 @@ def read_head(visit: Visit, request: web.BaseRequest, *, endpoints: Mapping[str,
     if metrics is not None:
         if metrics not in METRICS_MODES:
             raise BadRequest("X-Gateway-Metrics is none, usage or event", param="X-Gateway-Metrics")
+        if metrics == "event" and endpoint.dialect in CLOSED_EVENTS:
+            raise BadRequest(
+                "X-Gateway-Metrics is none or usage here: no event can be added", param="X-Gateway-Metrics"
+            )
         visit.metrics = metrics
     return endpoint
 

@@ -12,11 +12,12 @@ from typing import Final
 from gateway.core.routing.endpoints import JSON_ANSWER
 from gateway.core.routing.headers import downstream_headers
 from gateway.core.routing.snapshot import BackendView
-from gateway.core.stream.edit import Edit, ReportAsEvent, ReportInUsage, Untouched, UsageStripped, with_report_in_usage
+from gateway.core.stream.edit import Edit, ReportAsEvent, Untouched, UsageStripped, with_report_in_usage
 from gateway.core.stream.http1 import ResponseHead, body_of
 from gateway.core.stream.pace import PaceReport, pace_report
 from gateway.core.stream.summary import Dialect, Ending, RequestShape, StreamSummary
 from gateway.core.stream.tap import Tap, summarise_body
+from gateway.core.stream.typed_report import report_in_usage
 from gateway.proxy import envelope
 from gateway.proxy.answer import AnswerRelay
 from gateway.proxy.attempt import FIRST_ERROR_STATUS
@@ -120,7 +121,7 @@ class RelayChooser:
     def _edit(self) -> Edit:
         match self._visit.metrics:
             case "usage":
-                return ReportInUsage()
+                return report_in_usage(self._dialect)
             case "event":
                 return ReportAsEvent(UsageStripped() if self._visit.injected else _UNTOUCHED)
             case _:

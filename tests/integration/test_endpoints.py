@@ -9,7 +9,9 @@ import pytest
 
 from gateway.core.routing.endpoints import ENDPOINTS, Endpoint, Serves, Takes
 from gateway.core.routing.snapshot import LimitPolicy, WorkerPolicy
+from gateway.core.stream.edit import event_data, split_events
 from gateway.core.stream.summary import Dialect, Ending, Outcome
+from tests.fakes import recordings
 from tests.fakes.backend import End, Script, ScriptedBackend, answer
 from tests.fakes.client import Answer, raw_client
 from tests.fakes.worker import FakeWorker, backend_view, running_worker
@@ -235,3 +237,35 @@ async def test_several_choices_are_expected_of_chat_alone() -> None:
         worker.serve([backend_view(backend.url)])
         await asked(worker, backend, answer(body), "/v1/messages", n=3)
         assert (await worker.record()).outcome is Outcome.OK
+
+
+@pytest.mark.parametrize("name", ["responses-stream", "metrics-responses-stream", "messages-stream"])
+async def test_the_pace_stands_in_the_usage_of_a_stream_and_nothing_else_changes(name: str) -> None:
+    recording = recordings.load(f"vllm-0.32-cpu/{name}")
+    async with ScriptedBackend() as backend, running_worker() as worker:
+        worker.serve([backend_view(backend.url)])
+        backend.add(Script.of_recording(recording))
+        async with raw_client(worker.port) as client:
+            await client.post(recording.request_body, path=recording.path, headers={"X-Gateway-Metrics": "usage"})
+            seen = await client.answer()
+    before, after = split_events(recording.body), split_events(seen.body)
+    changed = [(old, new) for old, new in zip(before, after, strict=True) if old != new]
+    (old, new), *others = changed
+    assert others == []
+    told, meant = json.loads(event_data(new)), json.loads(event_data(old))
+    usage = (told.get("response") or told)["usage"]
+    pace = usage.pop("pacekeeper")
+    assert told == meant
+    assert pace["completion_tokens"] == usage["output_tokens"]
+
+
+@pytest.mark.parametrize("path", ["/v1/responses", "/v1/messages"])
+async def test_no_event_is_added_where_clients_know_a_closed_set_of_them(path: str) -> None:
+    async with ScriptedBackend() as backend, running_worker() as worker:
+        worker.serve([backend_view(backend.url)])
+        async with raw_client(worker.port) as client:
+            await client.post({"model": "tiny"}, path=path, headers={"X-Gateway-Metrics": "event"})
+            seen = await client.answer()
+        assert seen.status == 400
+        assert "no event can be added" in seen.error["message"]
+        assert backend.accepted == 0

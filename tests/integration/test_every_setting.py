@@ -22,6 +22,7 @@ from gateway import aio
 from gateway.app.control import _store_policy
 from gateway.control.summary import summary_of
 from gateway.core.link.messages import Pulse
+from gateway.core.routing.parameters import ParameterPolicy
 from gateway.core.stream.summary import Ending, Flag
 from gateway.fleet import Fleet
 from gateway.ports import WorkerReport
@@ -425,6 +426,9 @@ ELSEWHERE: Mapping[str, str] = MappingProxyType(
         "pools[].backends[].url": "tests/integration/test_forward.py",
         "pools[].backends[].tls_ca": "tests/integration/test_forward.py",
         "pools[].backends[].driver": "tests/unit/settings/test_load.py",
+        "timers.owner_s": "tests/integration/test_parameters.py",
+        "limits.owned_responses": "tests/integration/test_parameters.py",
+        **{f"parameters.{name}": "tests/integration/test_parameters.py" for name in ParameterPolicy.__struct_fields__},
         "probes.scrape_s": "tests/integration/test_control_loop.py",
         "probes.timeout_s": "tests/integration/test_control_loop.py",
     }

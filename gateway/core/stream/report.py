@@ -61,8 +61,6 @@ def report_body(answer: Answer, shape: RequestShape, *, lengths: TextLengths, fi
 def report_stream(answer: Answer, shape: RequestShape, *, defects: Defects, now: float) -> StreamSummary:
     """Return the summary of a stream that ended at ``now``."""
     timeline = answer.timeline
-    if shape.replay:
-        return _report_replay(answer, defects=defects, now=now)
     lengths = TextLengths(
         reasoning=timeline.reasoning_bytes,
         content=timeline.content_bytes,
@@ -125,7 +123,7 @@ def report_stream(answer: Answer, shape: RequestShape, *, defects: Defects, now:
     )
 
 
-def _report_replay(answer: Answer, *, defects: Defects, now: float) -> StreamSummary:
+def report_replay(answer: Answer, *, defects: Defects, now: float) -> StreamSummary:
     """The summary of a stream of events that were made before: how it ended, and neither counts nor pace."""
     timeline = answer.timeline
     return StreamSummary(

@@ -15,7 +15,7 @@ from gateway.core.stream.body import summarise_body
 from gateway.core.stream.chat import ChatReader, CompletionsReader
 from gateway.core.stream.chunk import UNREADABLE
 from gateway.core.stream.messages import MessagesReader
-from gateway.core.stream.report import Defects, report_stream
+from gateway.core.stream.report import Defects, report_replay, report_stream
 from gateway.core.stream.responses import ResponsesReader
 from gateway.core.stream.sse import EventFramer
 from gateway.core.stream.summary import Dialect, Flag, RequestShape, StreamSummary
@@ -73,6 +73,8 @@ class Tap:
         """Return what was measured of a stream up to ``now``; changes nothing, and may be asked at any time."""
         defects = Defects(bad_events=self._bad_events, oversize_events=self._framer.oversize, disabled=self._disabled)
         try:
+            if self._shape.replay:
+                return report_replay(self._answer, defects=defects, now=now)
             return report_stream(self._answer, self._shape, defects=defects, now=now)
         except Exception:  # noqa: BLE001  (as in feed: the request must settle whatever happened in here)
             return StreamSummary(events=self.events, flags=(Flag.TAP_DISABLED,))
