@@ -27,8 +27,10 @@ class InstallSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Install settings as the children see them; a change needs a restart.  All paths are absolute.
 
     ``clients`` and ``operators`` are the configured listen addresses, for messages: the sockets themselves are
-    inherited.  ``operator_names``: further host names by which the operators' are asked.  ``client_head_s``: time to
-    receive a whole request head; ``client_idle_s``: how long a connection may stay open between requests;
+    inherited.  ``operator_names``: further host names by which the operators' are asked.
+    ``tls_certificate`` and ``tls_key``: files for the clients' TCP addresses, "" for plain HTTP.
+    ``client_head_s``: time to receive a whole request head; ``client_idle_s``: how long a connection may stay open
+    between requests;
     ``connections``: bound of open client connections of one worker; ``drain_s``: how long streams may go on after a
     stop was asked for; ``store_keep_s`` and ``store_keep_bytes``: retention of the history.
     """
@@ -41,6 +43,8 @@ class InstallSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     clients: tuple[str, ...]
     operators: tuple[str, ...]
     operator_names: tuple[str, ...] = ()
+    tls_certificate: str = ""
+    tls_key: str = ""
     log_format: str = "json"
     log_level: str = "info"
     drain_s: float = 30.0
@@ -67,6 +71,8 @@ def install_spec(settings: Settings) -> InstallSpec:
         clients=tuple(str(address) for address in install.clients.listen),
         operators=tuple(str(address) for address in install.operators.listen),
         operator_names=install.operators.names,
+        tls_certificate=install.clients.tls.certificate,
+        tls_key=install.clients.tls.key,
         log_format=install.log.format,
         log_level=install.log.level,
         drain_s=install.clients.drain_s,

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from gateway import __version__
 from gateway.aio import Nursery, every
 from gateway.app.accepting import Accepting
+from gateway.app.certificate import ServerCertificate
 from gateway.app.spec import InstallSpec
 from gateway.core.link.messages import ControlMessage, DrainAck, Heartbeat, NewSnapshot, Shares
 from gateway.core.routing.endpoints import ENDPOINTS
@@ -99,7 +100,13 @@ class WorkerShell:
             limits=WireLimits(idle_s=spec.client_idle_s, head_s=spec.client_head_s, connections=spec.connections),
             buffer_bytes=lambda: self._desk.snapshot.policy.limits.client_buffer_bytes,
         )
-        self._accepting = Accepting(listeners, self._server)
+        self._certificate = ServerCertificate(spec.tls_certificate, spec.tls_key) if spec.tls_certificate else None
+        self._accepting = Accepting(
+            listeners,
+            self._server,
+            tls=self._certificate.context if self._certificate else None,
+            handshake_s=spec.client_head_s,
+        )
 
     async def run(self) -> int:
         """Serve until stopped; 0, or 1 after a defect that only a new process mends."""
@@ -157,6 +164,8 @@ class WorkerShell:
 
     async def _sweep(self) -> None:
         self._upstreams.sweep(idle_s=self._desk.snapshot.policy.timers.upstream_idle_s)
+        if self._certificate is not None:
+            self._certificate.renew()
 
     def _from_control(self, message: ControlMessage) -> None:
         share = self._desk.share

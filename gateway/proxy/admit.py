@@ -12,12 +12,13 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from aiohttp import web
-from msgspec.structs import replace
+from msgspec import structs
 
 from gateway.core.request.body import no_body, parse_body
 from gateway.core.request.form import boundary_of, parse_form
 from gateway.core.request.policy import check_fields, check_parameters
-from gateway.core.routing.endpoints import Endpoint, Takes, checked_query, locate
+from gateway.core.routing.cors import answer_lines, preflight_lines
+from gateway.core.routing.endpoints import Endpoint, Serves, Takes, checked_query, locate
 from gateway.core.routing.headers import client_request_id
 from gateway.core.routing.snapshot import LimitPolicy, WorkerPolicy
 from gateway.core.stream.summary import Dialect
@@ -52,12 +53,23 @@ def read_head(visit: Visit, request: web.BaseRequest, *, endpoints: Mapping[str,
     visit.http_1_1 = request.version >= (1, 1)
     visit.keep_alive = request.keep_alive
     visit.request_id = client_request_id(headers.get("X-Request-Id")) or visit.request_id
+    cors = visit.snapshot.policy.cors
+    if cors.origins:
+        visit.cors = answer_lines(cors, headers.get("Origin"))
     _check_framing(visit, request)
     path, _, query = raw_target(request).partition("?")
     found = locate(endpoints, path)
     if found is None:
         raise UnknownEndpoint("there is no such endpoint here")
     visit.endpoint, visit.thing = endpoint, _ = found
+    if request.method == "OPTIONS" and b"Access-Control-Allow-Origin" in visit.cors:
+        visit.cors += preflight_lines(
+            cors,
+            methods=endpoint.methods,
+            asked_headers=headers.get("Access-Control-Request-Headers"),
+            asks_private=headers.get("Access-Control-Request-Private-Network") == "true",
+        )
+        return structs.replace(endpoint, serves=Serves.PREFLIGHT)
     if request.method not in endpoint.methods:
         raise MethodNotAllowed(f"this endpoint takes {' and '.join(sorted(endpoint.methods))} only")
     if query and endpoint.query:
@@ -109,7 +121,7 @@ async def read_body(
         case Takes.FORM:
             boundary = boundary_of(headers.get("Content-Type", ""))
         case Takes.NOTHING:
-            limits = replace(limits, body_bytes=MAX_IDLE_BODY_BYTES)
+            limits = structs.replace(limits, body_bytes=MAX_IDLE_BODY_BYTES)
     if headers.get("Content-Encoding", "identity").lower() != "identity":
         raise UnsupportedEncoding("the request body must not be compressed", param="Content-Encoding")
     length = request.content_length

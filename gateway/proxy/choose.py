@@ -80,7 +80,7 @@ class RelayChooser:
         stopping = self._stopping()
         if not stopping:
             visit.body = None  # a stream that has begun is tried nowhere else: a long prompt need not be kept
-        return StreamRelay(
+        relay = StreamRelay(
             exchange=exchange,
             wire=self._wire,
             head=self._head(head, length=None, chunked=client_chunked),
@@ -94,6 +94,10 @@ class RelayChooser:
             stopping=stopping,
             clock=self._clock,
         )
+        comments = visit.snapshot.policy.comments
+        if comments.untouched and (comments.first_s or comments.every_s):
+            exchange.comment(relay, comments, self._dialect)
+        return relay
 
     def _answer(self, exchange: Exchange, head: ResponseHead, *, edit: Callable[[bytes], bytes] | None) -> Relay:
         visit, limits = self._visit, self._visit.snapshot.policy.limits
@@ -158,7 +162,7 @@ class RelayChooser:
 def own_headers(visit: Visit, backend: BackendView | None) -> bytes:
     """The headers that the gateway adds to every answer."""
     policy = visit.snapshot.policy.headers
-    lines = b"X-Request-Id: %b\r\n" % visit.request_id.encode("ascii")
+    lines = b"X-Request-Id: %b\r\n%b" % (visit.request_id.encode("ascii"), visit.cors)
     if backend is not None and policy.backend_name:
         lines += b"X-Gateway-Backend: %b\r\n" % backend.name.encode("ascii")
     if backend is not None and backend.profile and policy.profile_name:

@@ -1,4 +1,4 @@
-"""What the client port answers from the gateway itself: /health, /ready, /version and the list of models.
+"""What the client port answers from the gateway itself: /health, /ready, /version preflights and the list of models.
 
 Beside the stations: nothing here reaches a backend, and none of it is a request to be settled.
 """
@@ -34,6 +34,8 @@ def answer_ourselves(endpoint: Endpoint, desk: Desk, *, version: str, headers: b
             body = msgspec.json.encode({"version": version})
         case Serves.MODELS:
             body = msgspec.json.encode(ModelList(tuple(msgspec.Raw(card.raw) for card in desk.snapshot.cards)))
+        case Serves.PREFLIGHT:
+            return envelope.head(204, b"No Content", headers=headers, length=None, chunked=False)
         case Serves.ENGINE:
             raise NothingServing("this endpoint is the backends' to answer")
         case _:

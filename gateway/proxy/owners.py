@@ -60,8 +60,8 @@ class Owners:
         elif endpoint.dialect is Dialect.RESPONSES and visit.body is not None:
             before = previous_response(visit.body)
             if ID.fullmatch(before):
-                pool = self._desk.pool_for(visit.body.model)
-                among = candidates(self._desk.snapshot, pool, visit.body.model, tried=())
+                model = self._desk.meant_by(visit.body.model)
+                among = candidates(self._desk.snapshot, self._desk.pool_for(model), model, tried=())
                 if len(among) > 1:  # one that nobody knows is the engine's to refuse
                     visit.only = await self._owner(visit, before, among)
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 
 from aiohttp import web
 
-from gateway.core.request.body import may_inject_usage
+from gateway.core.request.body import may_inject_usage, renamed
 from gateway.core.routing.endpoints import Endpoint, Serves
 from gateway.core.routing.headers import upstream_headers
 from gateway.core.routing.retry import may_try_elsewhere
@@ -123,6 +123,9 @@ class Pipeline:
         if body is None:
             raise GatewayFault("a request was admitted without its body")
         visit.snapshot = self._desk.snapshot
+        model = self._desk.meant_by(body.model)
+        if model != body.model:
+            body = visit.body = renamed(body, model)
         visit.model, visit.shape = body.model, body.shape
         visit.pool = visit.pool or self._desk.pool_for(body.model)
         visit.injected = may_inject_usage(body, dialect)

@@ -26,6 +26,7 @@ class Visit:
         "attempts",
         "backend",
         "body",
+        "cors",
         "ending",
         "endpoint",
         "error",
@@ -68,6 +69,7 @@ class Visit:
         self.shape: RequestShape | None = None
         self.metrics = "none"
         self.extra_headers = b""
+        self.cors = b""
         self.model = ""
         self.pool = ""
         self.backend: BackendView | None = None

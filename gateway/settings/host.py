@@ -7,15 +7,19 @@ value of a variable.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from ssl import PROTOCOL_TLS_CLIENT, SSLContext, SSLError
+from ssl import PROTOCOL_TLS_CLIENT, PROTOCOL_TLS_SERVER, SSLContext, SSLError
 
+from gateway.settings.environment import Sections
+from gateway.settings.install import ClientTls
 from gateway.settings.relations import Broken
-from gateway.settings.runtime import Backend, Runtime
+from gateway.settings.runtime import Backend
 
 
-def missing(runtime: Runtime, environ: Mapping[str, str]) -> Iterator[Broken]:
-    """Everything that ``runtime`` refers to and that is not there or cannot be used."""
-    for at, pool in enumerate(runtime.pools):
+def missing(sections: Sections, environ: Mapping[str, str]) -> Iterator[Broken]:
+    """Everything that ``sections`` refer to and that is not there or cannot be used."""
+    if fault := _pair_fault(sections.clients.tls):
+        yield Broken(("clients", "tls"), fault)
+    for at, pool in enumerate(sections.pools):
         for index, backend in enumerate(pool.backends):
             path = ("pools", at, "backends", index)
             if fault := _key_fault(backend, environ):
@@ -33,6 +37,26 @@ def _key_fault(backend: Backend, environ: Mapping[str, str]) -> str:
         return f"the environment variable {name} is {'empty' if name in environ else 'not set'}"
     if not (value.isascii() and value.isprintable() and value == value.strip()):
         return f"the value of {name} cannot stand in a header (a line break or blank at its end?)"
+    return ""
+
+
+def _pair_fault(tls: ClientTls) -> str:
+    if not (tls.certificate and tls.key):
+        return ""
+    for file in (tls.certificate, tls.key):
+        try:
+            with open(file, "rb"):  # noqa: PTH123 - a path that may be anything; only whether it opens counts
+                pass
+        except OSError as error:
+            return f"cannot read {file}: {(error.strerror or 'unknown reason').lower()}"
+    try:
+        SSLContext(PROTOCOL_TLS_SERVER).load_cert_chain(tls.certificate, tls.key, password="")
+    except SSLError as error:
+        if error.reason == "KEY_VALUES_MISMATCH":
+            return f"{tls.key} is not the key of {tls.certificate}"
+        return (
+            f"{tls.certificate} and {tls.key} hold no certificate and key in PEM form (an encrypted key cannot be used)"
+        )
     return ""
 
 

@@ -6,8 +6,9 @@ state.
 
 from __future__ import annotations
 
+from gateway.core.routing.cors import CorsPolicy
 from gateway.core.routing.parameters import ParameterPolicy
-from gateway.core.routing.snapshot import HeaderPolicy, LimitPolicy, TimerPolicy, WorkerPolicy
+from gateway.core.routing.snapshot import CommentPolicy, HeaderPolicy, LimitPolicy, TimerPolicy, WorkerPolicy
 from gateway.settings.runtime import Runtime
 
 
@@ -18,4 +19,6 @@ def to_policy(runtime: Runtime) -> WorkerPolicy:
         limits=LimitPolicy(**runtime.limits.model_dump()),
         headers=HeaderPolicy(**runtime.headers.model_dump()),
         parameters=ParameterPolicy(**runtime.parameters.model_dump()),
+        comments=CommentPolicy(**runtime.comments.model_dump()),
+        cors=CorsPolicy(**runtime.cors.model_dump()),
     )

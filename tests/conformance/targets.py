@@ -26,6 +26,7 @@ PATIENCE_S = 20.0
 # What a file's name says of the server: the beginning, and the arguments that server had beside the common ones.
 VARIANTS = {
     "interval4": ("--reasoning-parser", "qwen3", "--stream-interval", "4"),
+    "interval100": ("--reasoning-parser", "qwen3", "--stream-interval", "100"),
     "noparser": (),
     "queued": ("--reasoning-parser", "qwen3", "--max-num-seqs", "1"),
     "metrics": ("--reasoning-parser", "qwen3", "--enable-per-request-metrics"),

@@ -8,7 +8,7 @@ import aiohttp
 import openai
 import pytest
 
-from gateway.core.routing.snapshot import LimitPolicy, PoolView, WorkerPolicy
+from gateway.core.routing.snapshot import Alias, LimitPolicy, PoolView, WorkerPolicy
 from gateway.core.stream.summary import Outcome
 from tests.fakes.backend import End, Script, ScriptedBackend, answer
 from tests.fakes.client import Answer, raw_client
@@ -70,6 +70,18 @@ async def test_a_form_goes_on_byte_for_byte_to_the_pool_of_its_model(path: str) 
         assert (record.outcome, record.model, record.stream) == (Outcome.OK, "tiny", False)
         assert record.summary is not None
         assert (record.summary.prompt_tokens, record.summary.completion_tokens) == (None, None)
+
+
+async def test_an_alias_in_a_form_is_replaced_by_the_model_that_it_stands_for() -> None:
+    pools = (PoolView(name="main", aliases=(Alias("whisper-1", "tiny"),)),)
+    async with ScriptedBackend() as backend, running_worker() as worker:
+        worker.serve([backend_view(backend.url)], pools=pools)
+        backend.add(Script((WHOLE,)))
+        async with raw_client(worker.port) as client:
+            await client.post(form(model="whisper-1", language="en"), path=PATHS[0], headers=TYPE)
+            assert (await client.answer()).status == 200
+        assert (await backend.exchange(0)).request.body == form(model="tiny", language="en")
+        assert (await worker.record()).model == "tiny"
 
 
 async def test_a_chunked_upload_gets_a_length() -> None:

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Final, TypeVar
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw, Struct, structs
 
 from gateway.core.stream.summary import Dialect, RequestShape
 from gateway.errors import BadRequest
@@ -80,7 +80,8 @@ class ParsedBody(Struct, frozen=True):
 
     ``model`` is "" when the client named none (or not as text: the engine then answers); ``asked_usage`` says that
     the client itself asked for the usage event.  A form goes upstream as it came, so it is kept ``whole``; its short
-    texts are ``fields`` too, as JSON.  ``media_type`` is "" where there is no body.
+    texts are ``fields`` too, as JSON; ``model_at`` is where its model stands.  ``media_type`` is "" where there is no
+    body.
     """
 
     fields: dict[str, Raw]
@@ -89,6 +90,7 @@ class ParsedBody(Struct, frozen=True):
     asked_usage: bool = False
     media_type: bytes = JSON
     whole: bytes = b""
+    model_at: tuple[int, int] = (0, 0)
 
 
 def no_body(*, stream: bool) -> ParsedBody:
@@ -122,6 +124,14 @@ def parse_body(data: bytes, dialect: Dialect) -> ParsedBody:
         ),
         asked_usage=bool(options.include_usage),
     )
+
+
+def renamed(body: ParsedBody, model: str) -> ParsedBody:
+    """The same request for another ``model``."""
+    start, end = body.model_at
+    if body.whole and end:
+        body = structs.replace(body, whole=body.whole[:start] + model.encode() + body.whole[end:])
+    return structs.replace(body, fields={**body.fields, "model": Raw(msgspec.json.encode(model))}, model=model)
 
 
 def emit_body(body: ParsedBody, *, inject_usage: bool) -> bytes:

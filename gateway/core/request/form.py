@@ -49,21 +49,23 @@ def boundary_of(content_type: str) -> str:
 
 def parse_form(data: bytes, boundary: str) -> ParsedBody:
     """Read a whole form.  Raises BadRequest for one that two parsers could read differently."""
-    texts = _texts(data, b"--" + boundary.encode("ascii"))
+    spans = _texts(data, b"--" + boundary.encode("ascii"))
+    texts = {name: _text(data[start:end], name) for name, (start, end) in spans.items()}
     return ParsedBody(
         fields={name: Raw(msgspec.json.encode(text)) for name, text in texts.items()},
         model=texts.get("model", ""),
         shape=RequestShape(stream=texts.get("stream", "").strip().lower() in _TRUE),
         media_type=b'multipart/form-data; boundary="%b"' % boundary.encode("ascii"),
         whole=data,
+        model_at=spans.get("model", (0, 0)),
     )
 
 
-def _texts(data: bytes, dashes: bytes) -> dict[str, str]:
-    """The fields that are no files, by name; ``dashes`` is the delimiter without the line end before it."""
+def _texts(data: bytes, dashes: bytes) -> dict[str, tuple[int, int]]:
+    """Where the fields that are no files stand, by name; ``dashes`` is the delimiter without the line end before it."""
     if not data.startswith(dashes + b"\r\n"):
         raise BadRequest("the form does not begin with its boundary")
-    texts: dict[str, str] = {}
+    texts: dict[str, tuple[int, int]] = {}
     names: set[str] = set()
     at = len(dashes)
     for _ in range(MAX_PARTS + 1):
@@ -81,7 +83,7 @@ def _texts(data: bytes, dashes: bytes) -> dict[str, str]:
             raise BadRequest(f"the form has the field {name} twice", param=name)
         names.add(name)
         if not is_file:
-            texts[name] = _text(data[start:end], name)
+            texts[name] = start, end
         at = end + 2 + len(dashes)
     raise BadRequest(f"the form has more than {MAX_PARTS} parts")
 

@@ -34,6 +34,7 @@ class Serves(StrEnum):
     HEALTH = "health"
     READY = "ready"
     VERSION = "version"
+    PREFLIGHT = "preflight"
 
 
 class Takes(StrEnum):

@@ -29,6 +29,9 @@ _NOT_DOWNSTREAM: Final = frozenset(
         b"x-gateway-profile",
         b"x-gateway-error",
         b"set-cookie",
+        b"access-control-allow-origin",
+        b"access-control-allow-credentials",
+        b"access-control-expose-headers",
     }
 )
 

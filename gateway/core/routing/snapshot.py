@@ -9,6 +9,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from gateway.core.routing.backend import BackendState
+from gateway.core.routing.cors import CorsPolicy
 from gateway.core.routing.parameters import ParameterPolicy
 
 
@@ -53,6 +54,18 @@ class HeaderPolicy(Struct, frozen=True, kw_only=True):
     profile_name: bool = True
 
 
+class CommentPolicy(Struct, frozen=True, kw_only=True):
+    """Comments to clients while a stream is silent, in seconds; 0 switches one off.
+
+    ``first_s``: without a first event for so long the head goes out with a comment, which gives up a real status;
+    ``every_s``: between two events.  ``untouched``: also in streams that are relayed as the engine sends them.
+    """
+
+    first_s: float = 15.0
+    every_s: float = 15.0
+    untouched: bool = False
+
+
 class WorkerPolicy(Struct, frozen=True, kw_only=True):
     """The runtime settings that workers need."""
 
@@ -60,6 +73,8 @@ class WorkerPolicy(Struct, frozen=True, kw_only=True):
     limits: LimitPolicy = LimitPolicy()
     headers: HeaderPolicy = HeaderPolicy()
     parameters: ParameterPolicy = ParameterPolicy()
+    comments: CommentPolicy = CommentPolicy()
+    cors: CorsPolicy = CorsPolicy()
 
 
 class BackendView(Struct, frozen=True, kw_only=True):
@@ -82,11 +97,19 @@ class BackendView(Struct, frozen=True, kw_only=True):
     stopping: bool = False
 
 
+class Alias(Struct, frozen=True):
+    """Another name that clients use for ``model``, which is the name that the engines know."""
+
+    name: str
+    model: str
+
+
 class PoolView(Struct, frozen=True, kw_only=True):
     """Backends that serve the same models.  ``models`` empty: whatever its backends report."""
 
     name: str
     models: tuple[str, ...] = ()
+    aliases: tuple[Alias, ...] = ()
 
 
 class ModelCard(Struct, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ from aiohttp import FormData, MultipartWriter, payload
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.core.request.body import emit_body
+from gateway.core.request.body import emit_body, renamed
 from gateway.core.request.form import MAX_PARTS, boundary_of, parse_form
 from gateway.errors import BadRequest
 
@@ -212,3 +212,11 @@ class _Sink:
 
     async def write(self, chunk: bytes) -> None:
         self.data += chunk
+
+
+def test_the_model_of_a_form_can_be_renamed_and_nothing_else_changes() -> None:
+    body = renamed(parse_form(WHOLE, "xyz"), "org/other-1")
+    assert body.model == "org/other-1"
+    sent = emit_body(body, inject_usage=False)
+    assert sent == WHOLE.replace(b"\r\n\r\ntiny\r\n", b"\r\n\r\norg/other-1\r\n")
+    assert parse_form(sent, "xyz").model == "org/other-1"
