@@ -131,7 +131,7 @@ class Recording:
         return RequestShape(
             stream=body.get("stream") is True,
             n=body.get("n") or 1,
-            logprobs=bool(body.get("logprobs")),
+            logprobs=bool(body.get("logprobs")) or "logprobs" in str(body.get("include")),
             token_ids=bool(body.get("return_token_ids")),
             continuous_usage=bool(options.get("continuous_usage_stats")),
         )
