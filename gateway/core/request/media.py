@@ -17,8 +17,8 @@ from msgspec import Raw
 
 from gateway.errors import BadRequest
 
-MAX_OBJECTS: Final = 20_000
-"""Messages and parts that are looked at in one body."""
+MAX_ENTRIES: Final = 20_000
+"""Of lists of messages and parts that are looked at in one body."""
 
 MAX_LEVELS: Final = 12
 """Below a field: lists and objects on the way to a part.  Engines look no deeper than eight."""
@@ -48,6 +48,7 @@ _LOOKED_AT: Final = _FOLLOWED | _URLS | _TENSORS | {"type"}
 _URL_KEY: Final = b'url"'
 _TENSOR_KEY: Final = b'embeds"'
 _ESCAPE: Final = b"\\u00"
+_OBJECT_BEGINS: Final = re.compile(rb"\{")
 _ESCAPED_LETTER: Final = re.compile(rb"\\u00[4-7]")
 
 _LIST: Final = msgspec.json.Decoder(list[Raw])
@@ -93,13 +94,17 @@ def _media(value: bytes) -> Iterator[tuple[str, Raw]]:
     looked_at = 0
     while waiting:
         raw, level = waiting.pop()
-        first = bytes(memoryview(raw)[:1])
-        if first == b"[" and level < MAX_LEVELS:
-            waiting += [(entry, level + 1) for entry in _LIST.decode(raw)]
-        elif first == b"{" and level < MAX_LEVELS:
-            looked_at += 1
-            if looked_at > MAX_OBJECTS:
-                raise BadRequest(f"more than {MAX_OBJECTS} messages and parts, media among them")
+        view = memoryview(raw)  # not a copy: an image may be long
+        first = bytes(view[:1])
+        if level == MAX_LEVELS:
+            continue
+        if first == b"[" and _OBJECT_BEGINS.search(view):  # else a list of texts or numbers
+            entries = _LIST.decode(raw)
+            looked_at += len(entries)
+            if looked_at > MAX_ENTRIES:
+                raise BadRequest(f"more than {MAX_ENTRIES} messages and parts, media among them")
+            waiting += [(entry, level + 1) for entry in entries]
+        elif first == b"{":
             yield from _of_object(_OBJECT.decode(raw), waiting, level + 1)
 
 
@@ -120,6 +125,8 @@ def _of_object(fields: dict[str, Raw], waiting: list[tuple[bytes | Raw, int]], l
 
 def _is_inside(value: Raw) -> bool:
     """Whether a URL says nothing, or holds its medium itself; the engine reads the scheme in any case."""
+    if bytes(memoryview(value)[:6]).lower() == b'"data:':
+        return True
     text = _text(value)
     return bytes(value) == b"null" or text == "" or (text is not None and text[:5].lower() == "data:")
 

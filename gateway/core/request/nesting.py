@@ -30,9 +30,9 @@ _FIELDS: Final = msgspec.json.Decoder(dict[str, Raw])
 
 def check_nesting(data: bytes, fields: Mapping[str, Raw], *, depth: int, values: int) -> None:
     """Refuse a body ``data``, well-formed and read into ``fields``, that is too deep or holds too many values."""
-    if len(data) > values:  # a value takes a byte and a comma
-        _check_values(data, values)
     brackets = data.count(b"{") + data.count(b"[")
+    if len(data) > values and brackets + data.count(b",") > values:  # brackets and commas of texts among them
+        _check_values(data, values)
     if brackets <= depth:
         return
     for name, raw in fields.items():
@@ -47,8 +47,6 @@ def check_nesting(data: bytes, fields: Mapping[str, Raw], *, depth: int, values:
 
 
 def _check_values(data: bytes, values: int) -> None:
-    if data.count(b",") + data.count(b"{") + data.count(b"[") <= values:
-        return
     bare, strings = _STRING.subn(b"", data, count=values + 1)
     if strings > values or bare.count(b",") + bare.count(b"{") + bare.count(b"[") > values:
         raise BadRequest(f"the request body holds more than {values} JSON values (parameters.json_values)")

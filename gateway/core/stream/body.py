@@ -75,8 +75,8 @@ _OPAQUE: Final = json.Decoder(_Opaque)
 def summarise_body(dialect: Dialect, body: bytes, shape: RequestShape) -> StreamSummary:
     """Return the summary of a whole answer; never raises: an unreadable body gives an unfinished answer."""
     answer = Answer()
-    if shape.replay or dialect in _FRAMED:
-        return _summarise_framed(body, replay=shape.replay)
+    if shape.replay:
+        return _summarise_framed(body, replay=True)
     try:
         match dialect:
             case Dialect.CHAT | Dialect.COMPLETIONS:
@@ -86,7 +86,7 @@ def summarise_body(dialect: Dialect, body: bytes, shape: RequestShape) -> Stream
             case Dialect.MESSAGES:
                 lengths = _read_message(_MESSAGE.decode(body), answer)
             case Dialect.TRANSCRIPTION | Dialect.OPAQUE:
-                raise ValueError(dialect)  # framed: never comes here
+                return _summarise_framed(body, replay=False)
             case _:
                 assert_never(dialect)
     except UNREADABLE:
@@ -94,7 +94,6 @@ def summarise_body(dialect: Dialect, body: bytes, shape: RequestShape) -> Stream
     return report_body(answer, shape, lengths=lengths, finished=answer.ended_well(shape.n))
 
 
-_FRAMED: Final = frozenset({Dialect.TRANSCRIPTION, Dialect.OPAQUE})
 _UNREADABLE: Final = StreamSummary(bad_events=1, flags=(Flag.BAD_EVENTS,))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gateway.core.request.body import parse_body
-from gateway.core.request.media import MAX_OBJECTS, check_media
+from gateway.core.request.media import MAX_ENTRIES, check_media
 from gateway.core.stream.summary import Dialect
 from gateway.errors import BadRequest
 
@@ -126,8 +126,19 @@ def test_something_else_in_the_place_of_a_url_is_refused() -> None:
         checked(user({"type": "image_url", "image_url": {"url": ["http://x"]}}))
 
 
+def test_one_may_be_allowed_without_the_other() -> None:
+    image = {"type": "image_url", "image_url": {"url": "http://x/"}}
+    tensor = {"type": "image_embeds", "image_embeds": "AAAA"}
+    checked(user(image, {"image_url": "http://x/"}), remote=True)
+    checked(user(tensor), embeds=True)
+    with pytest.raises(BadRequest, match="embeds"):
+        checked(user(image, tensor), remote=True)
+    with pytest.raises(BadRequest, match="remote_media"):
+        checked(user(image, tensor), embeds=True)
+
+
 def test_the_work_is_bounded() -> None:
-    parts = b'{"a":1},' * (MAX_OBJECTS + 10)
+    parts = b'{"a":1},' * (MAX_ENTRIES + 10)
     with pytest.raises(BadRequest, match="more than 20000 messages and parts"):
         checked(b'{"messages":[{"content":[' + parts + b'{"image_url":"data:"}]}]}')
     deep = b'{"content":[' * 30 + b'{"image_url":"http://x"}' + b"]}" * 30

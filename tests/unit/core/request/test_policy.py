@@ -163,3 +163,15 @@ def test_fields_of_a_form_are_held_against_the_same_rules() -> None:
     for name, value in (("n", "17"), ("vllm_xargs", '{"kv_transfer_params":{}}'), ("priority", "5")):
         with pytest.raises(BadRequest):
             check_fields(parse_form(form(name, value), "x").fields, SAFE)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"messages":[{"content":[{"\xff":1,"image_url":"http://x"}]}]}',
+        b'{"tools":{"\xff":' + b"[" * 70 + b"]" * 70 + b"}}",
+    ],
+)
+def test_what_turns_out_to_be_no_json_further_down_is_refused(body: bytes) -> None:
+    with pytest.raises(BadRequest, match="not JSON all through"):
+        raw(body)
