@@ -9,14 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from gateway.core.routing.endpoints import JSON_ANSWER
 from gateway.core.routing.headers import downstream_headers
 from gateway.core.routing.snapshot import BackendView
 from gateway.core.stream.delivery.mode import Delivery
-from gateway.core.stream.edit import Edit, ReportAsEvent, ReportInUsage, Untouched, UsageStripped, with_report_in_usage
+from gateway.core.stream.edit import Edit, ReportAsEvent, Untouched, UsageStripped, with_report_in_usage
 from gateway.core.stream.http1 import ResponseHead, body_of
 from gateway.core.stream.pace import PaceReport, pace_report
 from gateway.core.stream.summary import Dialect, Ending, RequestShape, StreamSummary
 from gateway.core.stream.tap import Tap, summarise_body
+from gateway.core.stream.typed_report import report_in_usage
 from gateway.proxy import envelope
 from gateway.proxy.answer import AnswerRelay
 from gateway.proxy.attempt import FIRST_ERROR_STATUS
@@ -63,10 +65,11 @@ class RelayChooser:
             if head.status < FIRST_ERROR_STATUS:
                 return Ending.NOT_SSE  # an engine never redirects, and clients are not told of inside addresses
             return self._answer(exchange, head, edit=None)
+        endpoint = self._visit.endpoint
         if head.event_stream:
-            return self._stream(exchange, head)
-        json = head.content_type.startswith(b"application/json")
-        if self._shape.stream or not json:
+            return self._stream(exchange, head) if endpoint is None or endpoint.streams else Ending.NOT_SSE
+        fits = head.content_type.startswith(JSON_ANSWER if endpoint is None else endpoint.answers)
+        if self._shape.stream or not fits:
             return Ending.NOT_SSE
         edit = self._report_in_body if self._visit.metrics == "usage" else None
         return self._answer(exchange, head, edit=body_edit(self._visit, self._dialect, after=edit))
@@ -86,7 +89,7 @@ class RelayChooser:
             body=body_of(head),
             dialect=self._dialect,
             edit=stream_edit(visit, self._dialect, after=self._edit()),
-            tap=Tap(self._dialect, self._shape, max_event_bytes=limits.event_bytes, tags=visit.tags),
+            tap=Tap(self._dialect, self._shape, max_event_bytes=limits.event_bytes, tags=visit.tags, on_id=visit.named),
             report=self._report,
             client_chunked=client_chunked,
             hold_bytes=limits.hold_bytes,
@@ -126,7 +129,7 @@ class RelayChooser:
     def _edit(self) -> Edit:
         match self._visit.metrics:
             case "usage":
-                return ReportInUsage()
+                return report_in_usage(self._dialect)
             case "event":
                 return ReportAsEvent(UsageStripped() if self._visit.injected else _UNTOUCHED)
             case _:

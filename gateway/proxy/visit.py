@@ -5,6 +5,8 @@ Owner: the pipeline; each station fills in its part, settle turns it into the re
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from gateway.core.request.body import ParsedBody
 from gateway.core.routing.endpoints import Endpoint
 from gateway.core.routing.snapshot import BackendView, Snapshot
@@ -41,17 +43,20 @@ class Visit:
         "method",
         "metrics",
         "model",
+        "named",
+        "only",
         "pool",
+        "query",
         "queued",
         "request_bytes",
         "request_id",
         "response_bytes",
         "shape",
         "side",
-        "side_id",
         "snapshot",
         "status",
         "tags",
+        "thing",
         "tried",
         "upload_s",
     )
@@ -65,6 +70,8 @@ class Visit:
         self.keep_alive = True
         self.http_1_1 = True
         self.endpoint: Endpoint | None = None
+        self.thing = ""  # the id in its path
+        self.query = b""  # what of the query goes upstream
         self.body: ParsedBody | None = None  # let go once nothing can be tried again
         self.shape: RequestShape | None = None
         self.metrics = "none"
@@ -72,13 +79,14 @@ class Visit:
         self.delivery = Delivery.PASS
         self.tags: ThinkTags | None = None
         self.side: SideStream | None = None
-        self.side_id = ""  # of the side stream that is asked for
         self.key_id = ""
         self.extra_headers = b""
         self.cors = b""
         self.model = ""
         self.pool = ""
         self.backend: BackendView | None = None
+        self.only: BackendView | None = None  # no other one can answer
+        self.named: Callable[[str], None] | None = None  # is told the id of a response
         self.exchange: Exchange | None = None
         self.attempts = 0
         self.tried: list[str] = []
@@ -106,6 +114,6 @@ class Visit:
 
     def forget(self) -> None:
         """Let go of what refers back to the visit, once it is settled: its bodies must not wait for the collector."""
-        exchange, self.exchange, self.error = self.exchange, None, None
+        exchange, self.exchange, self.error, self.named = self.exchange, None, None, None
         if exchange is not None:
             exchange.forget()

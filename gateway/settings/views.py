@@ -7,6 +7,7 @@ state.
 from __future__ import annotations
 
 from gateway.core.routing.cors import CorsPolicy
+from gateway.core.routing.parameters import ParameterPolicy
 from gateway.core.routing.snapshot import (
     CommentPolicy,
     HeaderPolicy,
@@ -26,6 +27,7 @@ def to_policy(runtime: Runtime) -> WorkerPolicy:
         timers=TimerPolicy(**runtime.timers.model_dump()),
         limits=LimitPolicy(**runtime.limits.model_dump()),
         headers=HeaderPolicy(**runtime.headers.model_dump()),
+        parameters=ParameterPolicy(**runtime.parameters.model_dump()),
         comments=CommentPolicy(**runtime.comments.model_dump()),
         cors=CorsPolicy(**runtime.cors.model_dump()),
         side=SidePolicy(**runtime.side.model_dump()),

@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from types import MappingProxyType
 
 from gateway.core.link.messages import BackendFailure, DrainAck, NewSnapshot, RequestRecord
 from gateway.core.routing.backend import BackendState
-from gateway.core.routing.endpoints import ENDPOINTS, Endpoint, Serves
+from gateway.core.routing.endpoints import ENDPOINTS
 from gateway.core.routing.snapshot import BackendView, ModelCard, PoolView, Snapshot, WorkerPolicy
-from gateway.core.stream.summary import Dialect
 from gateway.proxy.limits import WireLimits
 from gateway.proxy.pipeline import Pipeline
 from gateway.proxy.route import Desk
@@ -20,16 +18,6 @@ from gateway.proxy.side import SideShelf
 from gateway.proxy.side_door import SideDoor
 from gateway.proxy.upstream import Upstreams
 from gateway.proxy.wire import WireServer
-
-TEST_ENDPOINTS = {
-    path: Endpoint(name, path, frozenset({"POST"}), Serves.ENGINE, dialect)
-    for name, path, dialect in (
-        ("responses", "/v1/responses", Dialect.RESPONSES),
-        ("messages", "/v1/messages", Dialect.MESSAGES),
-    )
-    if path not in ENDPOINTS
-}
-"""Endpoints that the relay can already carry and the client port does not yet offer."""
 
 
 class FakeWorker:
@@ -58,7 +46,7 @@ class FakeWorker:
             desk=self.desk,
             upstreams=self.upstreams,
             settler=self.settler,
-            endpoints=MappingProxyType({**ENDPOINTS, **TEST_ENDPOINTS}),
+            endpoints=ENDPOINTS,
             version="0.test",
             sides=self.sides,
             side_door=self.side_door,
@@ -112,11 +100,12 @@ def backend_view(
     stopping: bool = False,
     api_key_env: str = "",
     tls_ca: str = "",
+    pool: str = "main",
 ) -> BackendView:
-    """A backend of the pool ``main``."""
+    """A backend, of the pool ``main`` unless another is named."""
     return BackendView(
         name=name,
-        pool="main",
+        pool=pool,
         url=url,
         state=state,
         models=tuple(models),

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from gateway.core.routing.parameters import ParameterPolicy
 from gateway.core.routing.snapshot import TimerPolicy, WorkerPolicy
 from gateway.core.stream.edit import split_events
 from gateway.core.stream.outcome import decide_outcome
@@ -22,14 +23,18 @@ from tests.fakes.worker import FakeWorker, backend_view, running_worker
 RELAYED = [
     r.name for r in recordings.load_all() if r.method == "POST" and r.dialect is not None and r.status != 401
 ]  # fmt: skip
-QUICK = WorkerPolicy(timers=TimerPolicy(stall_s=0.3, first_event_s=0.3))
-PATIENT = WorkerPolicy()
+# What the engine refused by itself, the gateway must not refuse before it.
+LIFTED = ParameterPolicy(background=True, logprobs=1_000_000)
+QUICK = WorkerPolicy(timers=TimerPolicy(stall_s=0.3, first_event_s=0.3), parameters=LIFTED)
+PATIENT = WorkerPolicy(parameters=LIFTED)
 
 
 def test_there_are_recordings_of_every_kind() -> None:
     """A loader that finds nothing must not make this file pass."""
     ends = {recordings.load(name).end for name in RELAYED}
+    paths = {recordings.load(name).path for name in RELAYED}
     assert len(RELAYED) > 60
+    assert paths >= {"/v1/responses", "/v1/messages", "/v1/messages/count_tokens", "/tokenize", "/detokenize"}
     assert ends == set(RecordedEnd)
 
 

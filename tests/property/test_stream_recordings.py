@@ -59,7 +59,7 @@ def outcome_of(recording: Recording) -> Outcome:
 
 def test_there_are_recordings_of_every_kind() -> None:
     assert len(STREAMS) >= 50
-    assert {recording.dialect for recording in STREAMS} == set(Dialect)
+    assert {recording.dialect for recording in STREAMS} == set(Dialect) - {Dialect.OPAQUE, Dialect.TRANSCRIPTION}
     assert {recording.end for recording in STREAMS} == set(RecordedEnd)
 
 

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from gateway.core.routing.backend import BackendState
 from gateway.core.routing.cors import CorsPolicy
+from gateway.core.routing.parameters import ParameterPolicy
 from gateway.core.stream.delivery.mode import ReasoningPolicy
 
 
@@ -24,6 +25,7 @@ class TimerPolicy(Struct, frozen=True, kw_only=True):
     total_s: float = 0.0
     upstream_idle_s: float = 3.0
     client_write_s: float = 60.0
+    owner_s: float = 5.0
 
 
 class LimitPolicy(Struct, frozen=True, kw_only=True):
@@ -40,6 +42,7 @@ class LimitPolicy(Struct, frozen=True, kw_only=True):
     answer_hold_bytes: int = 256 * 1024
     answer_tap_bytes: int = 8 * 1024 * 1024
     client_buffer_bytes: int = 256 * 1024
+    owned_responses: int = 16384
 
 
 class HeaderPolicy(Struct, frozen=True, kw_only=True):
@@ -82,6 +85,7 @@ class WorkerPolicy(Struct, frozen=True, kw_only=True):
     limits: LimitPolicy = LimitPolicy()
     headers: HeaderPolicy = HeaderPolicy()
     side: SidePolicy = SidePolicy()
+    parameters: ParameterPolicy = ParameterPolicy()
     comments: CommentPolicy = CommentPolicy()
     cors: CorsPolicy = CorsPolicy()
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Final, assert_never
 
-from msgspec import Raw, Struct, json
+from msgspec import Raw, Struct, ValidationError, json
 
 from gateway.core.stream.answer import Answer
 from gateway.core.stream.chat import Delta, tool_bytes
-from gateway.core.stream.chunk import ABSENT, UNREADABLE, is_given, utf8_bytes
+from gateway.core.stream.chunk import ABSENT, UNREADABLE, is_given, read_error, read_usage, utf8_bytes
 from gateway.core.stream.counts import TextLengths
 from gateway.core.stream.delivery.mode import ThinkTags
 from gateway.core.stream.report import report_body
@@ -61,9 +61,17 @@ class _Message(Struct, gc=False):
     error: Raw = ABSENT
 
 
+class _Opaque(Struct, gc=False):
+    """Of an answer that has no end but its framing's: what is counted, and whether it is an error after all."""
+
+    usage: Raw = ABSENT
+    error: Raw = ABSENT
+
+
 _COMPLETION: Final = json.Decoder(_Completion)
 _RESPONSE: Final = json.Decoder(_Response)
 _MESSAGE: Final = json.Decoder(_Message)
+_OPAQUE: Final = json.Decoder(_Opaque)
 
 
 def summarise_body(
@@ -74,6 +82,8 @@ def summarise_body(
     ``tags``: reasoning stands in the text of chat and completions, between tags.
     """
     answer = Answer()
+    if shape.replay:
+        return _summarise_framed(body, replay=True)
     try:
         match dialect:
             case Dialect.CHAT | Dialect.COMPLETIONS:
@@ -82,11 +92,38 @@ def summarise_body(
                 lengths = _read_response(_RESPONSE.decode(body), answer)
             case Dialect.MESSAGES:
                 lengths = _read_message(_MESSAGE.decode(body), answer)
+            case Dialect.TRANSCRIPTION | Dialect.OPAQUE:
+                return _summarise_framed(body, replay=False)
             case _:
                 assert_never(dialect)
     except UNREADABLE:
-        return StreamSummary(bad_events=1, flags=(Flag.BAD_EVENTS,))
+        return _UNREADABLE
     return report_body(answer, shape, lengths=lengths, finished=answer.ended_well(shape.n))
+
+
+_UNREADABLE: Final = StreamSummary(bad_events=1, flags=(Flag.BAD_EVENTS,))
+
+
+def _summarise_framed(body: bytes, *, replay: bool) -> StreamSummary:
+    """An answer without a word of how it ended: whole when it can be read, good when it is no error.
+
+    Of its usage only the prompt's tokens mean anything.  Of a ``replay`` nothing is counted: it was, when it was made.
+    """
+    try:
+        read = _OPAQUE.decode(body)
+    except ValidationError:
+        read = _Opaque()  # a list: other engines answer so
+    except UNREADABLE:
+        return _UNREADABLE
+    usage = None if replay else read_usage(read.usage)
+    error = read_error(read.error) if is_given(read.error) and not replay else None
+    return StreamSummary(
+        prompt_tokens=usage.prompt if usage is not None else None,
+        cached_tokens=usage.cached if usage is not None else None,
+        terminal=error is None,
+        error=error,
+        flags=(Flag.REPLAYED,) if replay else (),
+    )
 
 
 def _read_completion(body: _Completion, answer: Answer, tags: ThinkTags | None) -> TextLengths:

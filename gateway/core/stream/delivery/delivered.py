@@ -101,6 +101,8 @@ def deliver_stream(
         case Dialect.CHAT | Dialect.COMPLETIONS:
             key = "delta" if dialect is Dialect.CHAT else "text"
             return Delivered(ChatDelivery(_arrangement(mode, take), key=key, tags=tags), after, side=side)
+        case Dialect.TRANSCRIPTION | Dialect.OPAQUE:
+            raise ValueError(mode)  # nothing but `pass` is possible there
         case _:
             assert_never(dialect)
 

@@ -80,5 +80,7 @@ def possible(dialect: Dialect, *, stream: bool, tagged: bool) -> tuple[Delivery,
             return _HIDING if tagged else _NONE
         case Dialect.RESPONSES | Dialect.MESSAGES:
             return _NONE if tagged else _HIDING
+        case Dialect.TRANSCRIPTION | Dialect.OPAQUE:
+            return _NONE
         case _:
             assert_never(dialect)
