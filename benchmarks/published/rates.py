@@ -52,25 +52,20 @@ async def alone(gateway: Gateway, load: Load, *, count: int) -> Alone:
 
 
 async def crowded(gateway: Gateway, load: Load, *, streams: int, window_s: float) -> float:
-    """Tokens a second of so many streams in a closed loop: the gateway's own counter over a window of the steady state.
+    """Tokens a second of so many streams in a closed loop: those of the answers that ended in a window.
 
-    ``window_s`` is on the engine's clock. The counter moves when an answer ends; with streams of every age alike it
-    moves all the time.
+    ``window_s`` is on the engine's clock.  With streams of every age alike answers end all the time; when each did is
+    in the gateway's record of it, so that the edges of the window are sharp whenever the records come.
     """
     crowd = Crowd(await connected(gateway.port, streams), model=load.model, tokens=load.tokens)
     async with asyncio.TaskGroup() as group:
         running = group.create_task(crowd.run())
         async with asyncio.timeout(_STEADY_WITHIN_S):
             await crowd.is_steady.wait()
-        from_s, before = await _counted(gateway)
+        from_wall = time.time()
         await asyncio.sleep(window_s / load.speed)
-        until_s, after = await _counted(gateway)
+        until_wall = time.time()
+        ended = await asyncio.to_thread(gateway.ended, from_wall, until_wall)
         running.cancel()
-    return (after - before) / (until_s - from_s) / load.speed
-
-
-async def _counted(gateway: Gateway) -> tuple[float, int]:
-    """The instant in the middle of asking for the counter, and what it showed."""
-    asked_s = time.monotonic()
-    tokens = await asyncio.to_thread(gateway.generated_tokens)
-    return (asked_s + time.monotonic()) / 2, tokens
+    tokens = sum(record["summary"]["completion_tokens"] for record in ended)
+    return tokens / (until_wall - from_wall) / load.speed

@@ -102,7 +102,7 @@ class Gateway:
 
     def records(self, count: int, *, within_s: float = _ASK_S) -> list[dict[str, Any]]:
         """The records of the newest settled requests, oldest first, once there are ``count``; raises TimeoutError."""
-        token = (self._folder / "run" / "admin.token").read_text(encoding="utf-8").strip()
+        token = self._token()
         deadline_s = time.monotonic() + within_s
         while time.monotonic() < deadline_s:
             page = self._get(f"/admin/v1/requests?limit={_PAGE}", token)
@@ -112,11 +112,27 @@ class Gateway:
             time.sleep(_POLL_S)
         raise TimeoutError(f"not {count} settled requests after {within_s:g} s")
 
-    def generated_tokens(self) -> int:
-        """The tokens of all settled answers: the gateway's own counter, from its metrics."""
-        rows = self._get("/metrics").decode().splitlines()
-        found = [row for row in rows if row.startswith("pacekeeper_tokens_total{") and 'kind="prompt' not in row]
-        return round(sum(float(row.rpartition(" ")[2]) for row in found))
+    def ended(self, from_wall: float, until_wall: float, *, within_s: float = _ASK_S) -> list[dict[str, Any]]:
+        """The records of the requests that ended in that time, while others go on ending after it.
+
+        Raises TimeoutError when none does: then nobody knows whether all records have come.
+        """
+        deadline_s = time.monotonic() + within_s
+        while _ended_wall(self.records(1)[0]) <= until_wall:
+            if time.monotonic() > deadline_s:
+                raise TimeoutError(f"no request has ended {within_s:g} s after the window")
+            time.sleep(_POLL_S)
+        found, before = list[dict[str, Any]](), 0
+        while True:
+            page = json.loads(self._get(f"/admin/v1/requests?limit={_PAGE}&before={before}", self._token()))
+            records = [item["record"] for item in page["items"]]
+            found += [record for record in records if from_wall < _ended_wall(record) <= until_wall]
+            before = page["next"]
+            if before is None or all(_ended_wall(record) <= from_wall for record in records):
+                return found
+
+    def _token(self) -> str:
+        return (self._folder / "run" / "admin.token").read_text(encoding="utf-8").strip()
 
     def _get(self, path: str, token: str = "") -> bytes:
         connection = http.client.HTTPConnection("127.0.0.1", self.operators_port, timeout=_ASK_S)
@@ -129,6 +145,10 @@ class Gateway:
         if answer.status != 200:
             raise AssertionError(f"{answer.status} for {path}: {body[:300]!r}")
         return body
+
+
+def _ended_wall(record: dict[str, Any]) -> float:
+    return float(record["accepted_wall"] + record["total_s"])
 
 
 @contextmanager
