@@ -12,13 +12,18 @@ import tempfile
 import time
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Final
 
 from benchmarks import machine
+from benchmarks.published.neighbours import Neighbours
 from benchmarks.published.session import Part, Session, simulator_parts
 from benchmarks.published.stage import say
 from benchmarks.published.table import Row, markdown
 from gateway.simulator import library
 from gateway.simulator.presets import Preset
+
+_QUIET_CORES: Final = 0.25
+_TIMES: Final = 4
 
 
 def _has_figures(preset: Preset) -> bool:
@@ -36,6 +41,19 @@ def _arguments() -> argparse.Namespace:
     return arguments
 
 
+def _rows(part: Part) -> list[Row]:
+    """Do a part; one that needs a quiet machine again while neighbours are busy: the quietest time counts."""
+    done: list[tuple[float, list[Row]]] = []
+    for _ in range(_TIMES if part.needs_quiet else 1):
+        neighbours = Neighbours()
+        found = part.rows()
+        done.append((neighbours.cores(), found))
+        if done[-1][0] <= _QUIET_CORES:
+            break
+        say(f"    other processes took {done[-1][0]:.2f} cores meanwhile")
+    return min(done, key=lambda one: one[0])[1]
+
+
 def _run(parts: list[Part]) -> list[Row]:
     """Do all parts, telling what is left; their rows."""
     rows: list[Row] = []
@@ -44,7 +62,7 @@ def _run(parts: list[Part]) -> list[Row]:
         say(
             f"[{at + 1}/{len(parts)}] {part.name} (about {part.about_s:.0f} s; all done in about {left_s / 60:.1f} min)"
         )
-        found = part.rows()
+        found = _rows(part)
         for row in found:
             say(f"    {row.figure}: {row.measured:,.1f}, published or wanted {row.wanted:,.1f} ({row.ratio - 1:+.1%})")
         rows += found

@@ -37,6 +37,7 @@ TOKENS: Final = 512
 _ANSWERS: Final = 8
 _COLD_STARTS: Final = 6  # times `cold_s`: what is left of the slow start is then about one part in a thousand
 _LOAD_SPEED: Final = 60.0
+_HEAVY_TPS: Final = 5000.0
 _CORE_WINDOW_S: Final = 15.0
 _STEPS_PER_S: Final = 100_000.0
 _START_S: Final = 3.0  # of a gateway or an engine, and its end
@@ -44,11 +45,15 @@ _START_S: Final = 3.0  # of a gateway or an engine, and its end
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One thing to do: about how long it takes, and what gives its rows."""
+    """One thing to do: about how long it takes, and what gives its rows.
+
+    ``needs_quiet``: it takes so much of the processors that busy neighbours would show in the figure.
+    """
 
     name: str
     about_s: float
     rows: Callable[[], list[Row]]
+    needs_quiet: bool = False
 
 
 def generation_s(preset: Preset) -> float:
@@ -66,7 +71,8 @@ class Session:
         self._speed = speed
         self._stack = stack
         self._engines: dict[str, stage.Engine] = {}
-        self._cold_s = _COLD_STARTS * max(preset.noise.cold_s for preset in presets if preset.noise.cold_factor != 1.0)
+        cold_s = [preset.noise.cold_s for preset in presets if preset.noise.cold_factor != 1.0]
+        self._cold_s = _COLD_STARTS * max(cold_s, default=0.0)
         self._warm_at_s = 0.0
 
     def parts(self) -> list[Part]:
@@ -84,7 +90,8 @@ class Session:
             if published.high_tps is not None:
                 about_s = 2 * generation_s(preset) / self._speed + _START_S
                 name = f"{preset.name}: {published.high_streams} streams"
-                made.append(Part(name, about_s, partial(self._crowded, preset)))
+                is_heavy = published.high_tps * self._speed > _HEAVY_TPS
+                made.append(Part(name, about_s, partial(self._crowded, preset), needs_quiet=is_heavy))
         return made
 
     def _load(self, preset: Preset) -> list[Row]:
@@ -154,7 +161,12 @@ def _load_speed(preset: Preset) -> float:
 def simulator_parts(preset: str, folder: Path) -> list[Part]:
     """What the simulator itself can carry: 256 streams on one core, steps in virtual time."""
     return [
-        Part(f"one engine on one core, {core.STREAMS} streams", _CORE_WINDOW_S + 10, partial(_one_core, folder)),
+        Part(
+            f"one engine on one core, {core.STREAMS} streams",
+            _CORE_WINDOW_S + 10,
+            partial(_one_core, folder),
+            needs_quiet=True,
+        ),
         Part("virtual time", 5.0, partial(_virtual, preset)),
     ]
 
