@@ -39,6 +39,20 @@ class Desk:
         """How many requests are being answered."""
         return len(self._answers)
 
+    @property
+    def unfinished(self) -> int:
+        """How many choices are being answered or wait, as the admission limit counts."""
+        return sum(answer.asked.n for _, answer in self._answers.values())
+
+    @property
+    def backlog_tokens(self) -> int:
+        """The prompt tokens of all requests that have no token yet."""
+        return sum(
+            answer.asked.prompt_tokens
+            for _, answer in self._answers.values()
+            if not any(choice.generated for choice in answer.choices)
+        )
+
     def begin(self, connection: Connection, answer: Answer, *, request: SimRequest) -> None:
         """Hand a request to the engine; raises QueueFull and EngineDead as it does."""
         answer.request_id = self.driver.submit(request)

@@ -165,9 +165,9 @@ class Face:
         answer = Answer(identity, asked, manners=self._manners, tool_ids=tool_ids)
         try:
             self.desk.begin(connection, answer, request=self._to_engine(asked))
-        except QueueFull as full:
+        except QueueFull:
             self.desk.tallies.rejections["max_num_queued_reqs"] += 1
-            raise refusals.queue_full(str(full) or "The engine's queue is full.") from None
+            raise refusals.queue_full() from None
         except EngineDead:
             raise refusals.engine_dead() from None
         if asked.stream:
@@ -175,15 +175,15 @@ class Face:
             self._note(connection, 200)
 
     def _admit(self, asked: Asked) -> None:
-        waiting = self._engine.counters().waiting
+        """Refuse what the admission limits leave no room for: who runs counts as well as who waits."""
         most = self._spec.max_queued_requests
-        if most is not None and waiting >= most:
+        if most is not None and self.desk.unfinished + asked.n > most:
             self.desk.tallies.rejections["max_num_queued_reqs"] += 1
-            raise refusals.queue_full(f"The number of queued requests has reached its limit ({most}).")
+            raise refusals.queue_full()
         most = self._spec.max_queued_tokens
-        if most is not None and waiting and asked.prompt_tokens > most:
+        if most is not None and self.desk.backlog_tokens >= most:
             self.desk.tallies.rejections["max_num_queued_tokens"] += 1
-            raise refusals.queue_full(f"The number of queued tokens has reached its limit ({most}).")
+            raise refusals.queue_full(refusals.BACKLOG_FULL)
 
     def _to_engine(self, asked: Asked) -> SimRequest:
         thinks = asked.thinks and asked.form is Form.CHAT

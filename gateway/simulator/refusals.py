@@ -75,8 +75,8 @@ def wrong_method(allowed: str) -> Refused:
 
 
 def no_key() -> Refused:
-    """Return the 401 for a missing or wrong API key."""
-    return Refused(401, b'{"error":"Unauthorized"}')
+    """Return the 401 for a missing or wrong API key; no ``vary`` header, since it left before the middleware."""
+    return Refused(401, b'{"error":"Unauthorized"}', has_vary=False)
 
 
 def unknown_model(model: str, *, served: str) -> Refused:
@@ -91,9 +91,17 @@ def draining() -> Refused:
     return Refused(refused.status, refused.body, has_vary=False)
 
 
-def queue_full(message: str) -> Refused:
-    """Return the 503 of the admission limits."""
-    return api_error(503, "ServiceUnavailableError", message=message)
+QUEUE_FULL = (
+    "The engine is currently busy and cannot accept new requests. Please try again later or on a different instance."
+)
+BACKLOG_FULL = (
+    "The engine has reached its prefill token backlog limit. Please try again later or on a different instance."
+)
+
+
+def queue_full(message: str = QUEUE_FULL) -> Refused:
+    """Return the 503 of the admission limits: ``QUEUE_FULL`` or ``BACKLOG_FULL``."""
+    return api_error(503, "Service Unavailable", message=message)
 
 
 ENGINE_DEAD = "EngineCore encountered an issue. See stack trace (above) for the root cause."

@@ -12,14 +12,16 @@ import signal
 import socket
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from gateway.simulator.card import Held
 from gateway.simulator.card import holders as card_holders
-from tests.conformance.targets import SimulatedServer, exchange, raw_request, read_answer
-from tests.fakes.recordings import RecordedEnd
+from tests.conformance.servers import Server
+from tests.conformance.targets import exchange, raw_request, read_answer, with_key
+from tests.fakes.recordings import RecordedEnd, Recording
 
 DATA = Path(__file__).parents[1] / "data" / "endings"
 WATCH_S = 3.0
@@ -76,37 +78,62 @@ def _see(ending: Ending, saw: str, at_s: float) -> None:
         ending.health.append(saw.removeprefix("HTTP/1.1 ")[:3])
 
 
-def watched(server: SimulatedServer, blow: str, *, watch_s: float = WATCH_S) -> Ending:
+def watched(
+    server: Server,
+    blow: str,
+    *,
+    watch_s: float = WATCH_S,
+    tokens: int = 1900,
+    on_blow: Callable[[], object] = lambda: None,
+) -> Ending:
     """Open the two requests, strike, and watch for so long; ``blow`` is term, kill or kill-core."""
     ending = Ending()
-    changes = {"max_tokens": 1900, "ignore_eos": True}
+    changes = {"max_tokens": tokens, "ignore_eos": True}
     clients = [
-        _Client(server.port, "chat-stream-count", changes, watch_s=watch_s),
-        _Client(server.port, "chat-nonstream", changes, watch_s=watch_s),
+        _Client(server, "chat-stream-count", changes, watch_s=watch_s),
+        _Client(server, "chat-nonstream", changes, watch_s=watch_s),
     ]
-    core = server.control("/state")["core_pid"]
-    clients[0].seen.wait(watch_s)
+    core = server.core_pid()
+    await_running(server.port, 2)
     began = time.monotonic()
     match blow:
         case "term":
-            os.kill(server.process.pid, signal.SIGTERM)
+            server.send(signal.SIGTERM)
         case "kill":
-            os.kill(server.process.pid, signal.SIGKILL)
+            server.send(signal.SIGKILL)
         case _:
             os.kill(core, signal.SIGKILL)
+    on_blow()
     while time.monotonic() < began + watch_s:
         at_s = time.monotonic() - began
         _see(ending, _health(server.port), at_s)
-        if ending.exit_code is None and (code := server.process.poll()) is not None:
+        if ending.exit_code is None and (code := server.exit_code()) is not None:
             ending.exit_code, ending.exit_s = code, at_s
         if ending.core_gone_s is None and not lives(core):
             ending.core_gone_s = at_s
         if ending.exit_code is not None and ending.core_gone_s is not None:
             break
         time.sleep(0.01)
+    ending.left = [name for name, alive in (("parent", server.exit_code() is None), ("core", lives(core))) if alive]
     ending.stream, ending.nonstream = (client.result(began) for client in clients)
-    ending.left = [name for name, alive in (("parent", server.process.poll() is None), ("core", lives(core))) if alive]
     return ending
+
+
+def drained(server: Server, *, watch_s: float, tokens: int) -> tuple[Ending, dict[str, Recording]]:
+    """Watch a server that was told to stop and to let its requests finish; and what new requests got meanwhile."""
+    refusals: dict[str, Recording] = {}
+
+    def ask() -> None:
+        for name in ("drain-new-request-0", "drain-new-request-1"):
+            deadline = time.monotonic() + 5
+            while (answer := exchange(server.port, name, key=server.key, max_tokens=1)).status == 200:
+                assert time.monotonic() < deadline
+            refusals[name] = answer
+
+    asking = threading.Thread(target=ask, daemon=True)
+    ending = watched(server, "term", watch_s=watch_s, tokens=tokens, on_blow=asking.start)
+    asking.join(watch_s)
+    return ending, refusals
 
 
 def lives(pid: int) -> bool:
@@ -128,21 +155,19 @@ def _health(port: int) -> str:
 
 
 class _Client:
-    """One open request in a thread; ``seen`` is set with its first event (or, without a stream, when it is sent)."""
+    """One open request in a thread; made once its first event is there (or, without a stream, once it is sent)."""
 
-    def __init__(self, port: int, name: str, changes: dict[str, Any], *, watch_s: float) -> None:
+    def __init__(self, server: Server, name: str, changes: dict[str, Any], *, watch_s: float) -> None:
         data, request = raw_request(name, **changes)
-        self.seen = threading.Event()
         self._ended_s = 0.0
         self._last = b""
         self._end = RecordedEnd.SILENCE
-        self._connection = socket.create_connection(("127.0.0.1", port), 5)
+        self._connection = socket.create_connection(("127.0.0.1", server.port), 5)
         self._connection.settimeout(watch_s + 1)
-        self._connection.sendall(data)
+        self._connection.sendall(with_key(data, server.key))
         if request["body"].get("stream"):
             while b"delta" not in self._last:
                 self._last += self._connection.recv(65536)
-        self.seen.set()
         self._thread = threading.Thread(target=self._read, daemon=True)
         self._thread.start()
 
@@ -179,11 +204,12 @@ def read_answer_from(connection: socket.socket, seen: bytes) -> tuple[list[bytes
             return rest, RecordedEnd.COMPLETE
 
 
-def running_of(page: bytes) -> float:
-    """num_requests_running on a /metrics page."""
-    found = re.search(rb"^vllm:num_requests_running\{.*\} (\S+)$", page, re.MULTILINE)
-    assert found
-    return float(found[1])
+def value_of(page: bytes, series: str) -> float:
+    """The value of a series on a /metrics page, named with its labels, or of the only one with this name."""
+    labels = "" if "{" in series else r"(?:\{[^}]*\})?"
+    found = re.findall(rf"^{re.escape(series)}{labels} (\S+)$", page.decode(), re.MULTILINE)
+    assert len(found) == 1, (series, found)
+    return float(found[0])
 
 
 def metrics(port: int) -> bytes:
@@ -204,8 +230,25 @@ def await_no_holder(card: str) -> None:
         time.sleep(0.02)
 
 
-def await_running(port: int, count: int) -> None:
-    """Wait until the engine says that so many requests run."""
+def await_none_left(server: Server) -> None:
+    """Wait until no process of it lives."""
     deadline = time.monotonic() + 10
-    while running_of(metrics(port)) != count:
+    while server.left():
+        assert time.monotonic() < deadline, server.left()
+        time.sleep(0.05)
+
+
+def await_line(server: Server, mark: str) -> None:
+    """Wait until its log has this text."""
+    deadline = time.monotonic() + 120
+    while mark not in server.log_text():
+        assert time.monotonic() < deadline
+        assert server.exit_code() is None, server.log_text()
+        time.sleep(0.02)
+
+
+def await_running(port: int, count: int, *, within_s: float = 10.0, series: str = "vllm:num_requests_running") -> None:
+    """Wait until the engine says that so many requests run (or wait, by another ``series``)."""
+    deadline = time.monotonic() + within_s
+    while value_of(metrics(port), series) != count:
         assert time.monotonic() < deadline
