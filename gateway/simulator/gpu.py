@@ -2,7 +2,8 @@
 
 Pure.  Knows who holds memory, what clocks, power, links and pressure read under a load, and the Xid events so far;
 the injections in force change the readings.  Readings follow what one H200 showed: idle 615 MiB, utilisation 100 % at
-one stream, the software power cap at 64 streams and more, PCIe generation 1 when idle.  Must not decide a step's time.
+one stream, the software power cap at 64 streams and more, the idle bit and a low clock only while nobody holds memory,
+the link always at its generation.  Must not decide a step's time.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ IDLE_BIT = 0x1
 RESERVED_BYTES = 615 * 1024 * 1024
 _LOADED_STREAMS = 64
 _CAP_SHARE = 0.97  # of the limit, drawn at full load
+_RESTING_CLOCK = 0.174  # recorded: 345 of 1980 MHz while nobody holds memory
 _CAPPED_CLOCK = 0.76  # recorded: 1500 of 1980 MHz at 630 to 680 W
 
 
@@ -103,12 +105,14 @@ class GpuHost:
         box, signs = self._box, drifts.gpu_signs(gpu)
         limit_w = round(box.power_limit_w * signs.power_limit_ratio)
         wanted_w = self._wanted_w(gpu, streams)
-        reasons, ratio = signs.reasons if streams else IDLE_BIT, signs.clock_ratio if streams else 1.0
+        reasons, ratio = (signs.reasons, signs.clock_ratio) if streams else (0, 1.0)
+        if not streams and not self._is_held(gpu):
+            reasons, ratio = IDLE_BIT, _RESTING_CLOCK
         if wanted_w >= _CAP_SHARE * limit_w and streams:
             reasons |= POWER_CAP_BIT
             ratio *= _CAPPED_CLOCK if streams >= _LOADED_STREAMS else 1.0
         robbed = drifts.host_signs().run_delay_share > 0
-        power_w = min(wanted_w * (0.6 + 0.4 * ratio), float(limit_w))
+        power_w = min(wanted_w * (0.6 + 0.4 * (ratio if streams else 1.0)), float(limit_w))
         return GpuReading(
             index=gpu,
             name=f"{box.gpu} (simulated)",
@@ -124,7 +128,7 @@ class GpuHost:
             temperature_c=round(30 + 30 * power_w / box.power_limit_w) + signs.hotter_c,
             utilisation=0 if not streams else 92 if robbed else 100,
             memory_utilisation=0 if not streams else 78,
-            pcie_gen=max(1, box.pcie_gen - signs.generations_lost) if streams else 1,
+            pcie_gen=max(1, box.pcie_gen - signs.generations_lost),
             pcie_gen_max=box.pcie_gen,
             pcie_width=box.pcie_width,
             pcie_width_max=box.pcie_width,
@@ -144,6 +148,9 @@ class GpuHost:
         held = sum(each for _, each, gpus in self._held.values() if gpu in gpus)
         return RESERVED_BYTES + held + self._wedged.get(gpu, 0)
 
+    def _is_held(self, gpu: int) -> bool:
+        return any(gpu in gpus for _, _, gpus in self._held.values())
+
     def _processes(self, gpu: int, signs: GpuSigns) -> tuple[GpuProcess, ...]:
         ours = [
             GpuProcess(pid=pid, name=name, bytes_held=each)
@@ -158,6 +165,6 @@ class GpuHost:
         box = self._box
         if not streams:
             # An idle server keeps a card half awake: 130 W instead of 84 on the H200.
-            return box.idle_w * (1.55 if any(gpu in gpus for _, _, gpus in self._held.values()) else 1.0)
+            return box.idle_w * (1.55 if self._is_held(gpu) else 1.0)
         share = min(1.0, (streams - 1) / (_LOADED_STREAMS - 1))
         return box.busy_w + (_CAP_SHARE * box.power_limit_w - box.busy_w) * share

@@ -54,9 +54,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def asked_of(item: pytest.Item) -> set[str]:
-    """The targets that a check asks; one that takes neither fixture is about recordings or about the simulator alone."""
+    """The targets that a check asks; one that takes neither fixture is about recordings or the simulator alone."""
     values = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
-    return {values.get("target", ""), values.get("servers", "")} - {""} or {"recordings", "simulator"}
+    return {str(values[name]) for name in ("target", "servers") if name in values} or {"recordings", "simulator"}
 
 
 @pytest.fixture(scope="session")

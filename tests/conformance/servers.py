@@ -1,8 +1,8 @@
 """Servers that a check may hold against each other: simulated ones and real ones, lent and taken back.
 
 A check that only asks gets a shared server; one that strikes gets a server of its own. Simulated ones cost nothing, so
-whoever strikes gets a fresh one. A real one costs a quarter of a minute and 2 GB: at most two run at a time, the one that
-was not asked for the longest is ended for the next, and whoever strikes gets the running one of its kind.
+whoever strikes gets a fresh one. A real one costs a quarter of a minute and 2 GB: at most two run at a time, the one
+that was not asked for the longest is ended for the next, and whoever strikes gets the running one of its kind.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ class Server(Protocol):
 
     def await_ready(self) -> None: ...
     def answers(self) -> bool: ...
+    def log_bytes(self) -> bytes: ...
     def log_text(self) -> str: ...
     def send(self, number: int) -> None: ...
     def exit_code(self) -> int | None: ...
@@ -69,8 +70,12 @@ class RealServer:
         """Whether it answers a request."""
         return wire.answers(self.port, "/health")
 
+    def log_bytes(self) -> bytes:
+        """What it has printed, to the byte."""
+        return self.engine.process.log.read_bytes()
+
     def log_text(self) -> str:
-        """What it has printed."""
+        """What it has printed, carriage returns made ends of lines."""
         return self.engine.process.log.read_text(encoding="utf-8", errors="replace")
 
     def send(self, number: int) -> None:
@@ -183,7 +188,7 @@ class RealServers(Lender):
         self._own: list[RealServer] = []
         self._started = 0
 
-    def shared(self, variant: str = "base", *, speed: float = 8.0) -> RealServer:  # noqa: ARG002 - it has one speed
+    def shared(self, variant: str = "base", *, speed: float = 8.0) -> RealServer:
         server = self._running.pop(variant, None)
         if server is None and variant == "metrics":
             self._fleet.start(["engine_a"])
@@ -195,13 +200,13 @@ class RealServers(Lender):
         self._running[variant] = server
         return server
 
-    def own(self, variant: str = "base", **simulated: Any) -> RealServer:  # noqa: ARG002 - nothing to simulate
+    def own(self, variant: str = "base", **simulated: Any) -> RealServer:
         server = self.shared(variant)
         del self._running[variant]
         self._own.append(server)
         return server
 
-    def starting(self, variant: str = "base", **simulated: Any) -> RealServer:  # noqa: ARG002 - nothing to simulate
+    def starting(self, variant: str = "base", **simulated: Any) -> RealServer:
         server = self._start(variant)
         self._own.append(server)
         return server

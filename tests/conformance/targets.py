@@ -207,8 +207,12 @@ class SimulatedServer:
             reads, _ = read_answer(connection)
         return json.loads(b"".join(read.data for read in reads).partition(b"\r\n\r\n")[2])
 
+    def log_bytes(self) -> bytes:
+        """What it has printed, to the byte."""
+        return self.log.read_bytes()
+
     def log_text(self) -> str:
-        """What it has printed."""
+        """What it has printed, carriage returns made ends of lines."""
         return self.log.read_text(encoding="utf-8")
 
     def send(self, number: int) -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from tests.conformance.endings import DATA, await_running, metrics, value_of
 from tests.conformance.servers import Lender, SimulatedServers
-from tests.conformance.targets import exchange, raw_request, read_answer, with_key
+from tests.conformance.targets import exchange, raw_request, read_answer
 from tests.conformance.test_streams import events_of
 from tests.fakes import recordings
 

@@ -1,6 +1,6 @@
-"""The engines that a run's tests share, and the run's folder; kept with pytest's configuration, so that the live tests
-and the conformance suite find the same ones.
+"""The engines that a run's tests share, and the run's folder.
 
+They are kept with pytest's configuration, so that the live tests and the conformance suite find the same ones.
 Engines are slow to start, so each is started only when somebody asks for it, and all of them end with the run.
 """
 
