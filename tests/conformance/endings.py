@@ -48,6 +48,7 @@ class Ending:
     exit_code: int | None = None
     exit_s: float | None = None
     core_gone_s: float | None = None
+    insisted_s: list[float] = field(default_factory=list)  # further signals, which found it still there
     left: list[str] = field(default_factory=list)  # processes that were still there at the end of the watch
 
 
@@ -56,7 +57,7 @@ def recorded(name: str) -> Ending:
     ending = Ending()
     for text in (DATA / f"{name}.jsonl").read_text(encoding="utf-8").splitlines():
         line: dict[str, Any] = json.loads(text)
-        match line["what"]:
+        match str(line["what"]):
             case "new connection, GET /health":
                 _see(ending, line["saw"], line["t"])
             case "parent process gone":
@@ -68,6 +69,8 @@ def recorded(name: str) -> Ending:
                 setattr(ending, which, Open(end, line["t_end_after_blow"], line["last"]))
             case what if what.startswith("children left"):
                 ending.left = line["left"]
+            case _:
+                pass
     return ending
 
 
@@ -86,7 +89,10 @@ def watched(
     tokens: int = 1900,
     on_blow: Callable[[], object] = lambda: None,
 ) -> Ending:
-    """Open the two requests, strike, and watch for so long; ``blow`` is term, kill or kill-core."""
+    """Open the two requests, strike, and watch for so long; ``blow`` is term, insist, kill or kill-core.
+
+    ``insist`` is a SIGTERM and, each second that the server is still there, another one.
+    """
     ending = Ending()
     changes = {"max_tokens": tokens, "ignore_eos": True}
     clients = [
@@ -97,7 +103,7 @@ def watched(
     await_running(server.port, 2)
     began = time.monotonic()
     match blow:
-        case "term":
+        case "term" | "insist":
             server.send(signal.SIGTERM)
         case "kill":
             server.send(signal.SIGKILL)
@@ -107,6 +113,9 @@ def watched(
     while time.monotonic() < began + watch_s:
         at_s = time.monotonic() - began
         _see(ending, _health(server.port), at_s)
+        if blow == "insist" and at_s > len(ending.insisted_s) + 1 and server.exit_code() is None:
+            server.send(signal.SIGTERM)
+            ending.insisted_s.append(at_s)
         if ending.exit_code is None and (code := server.exit_code()) is not None:
             ending.exit_code, ending.exit_s = code, at_s
         if ending.core_gone_s is None and not lives(core):
@@ -142,6 +151,12 @@ def lives(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
+
+
+def resident_bytes(pids: list[int]) -> int:
+    """The memory that these processes have, what they share counted for each."""
+    pages = [int(Path(f"/proc/{pid}/statm").read_text(encoding="utf-8").split()[1]) for pid in pids]
+    return sum(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
 def _health(port: int) -> str:

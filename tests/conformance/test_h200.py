@@ -15,10 +15,13 @@ from typing import Any
 
 import pytest
 
+from gateway.simulator.nccl import resolve
+from gateway.simulator.nccl_log import info_lines
 from tests.conformance.servers import SimulatedServers
 from tests.conformance.targets import Target
 from tests.conformance.test_streams import choices_of, deltas_of, events_of
 from tests.fakes import recordings
+from tests.fakes.presets import preset
 from tests.fakes.recordings import RecordedEnd, Recording
 
 PAGES = Path(__file__).parents[1] / "data" / "pages"
@@ -222,6 +225,19 @@ def test_the_card_shows_whose_memory_it_is_and_whether_it_works_recorded() -> No
     assert [row["util"][0] for row in (idle, serving, single, loaded)] == [0, 0, 100, 100]
     assert idle["w"] < serving["w"] < single["w"] < loaded["w"] < 700_000
     assert all(row["pcie"] == [5, 16] for row in (idle, serving, single, loaded))
+
+
+def test_nccl_tells_the_variables_it_took_and_passes_over_those_it_does_not_know() -> None:
+    """Of one rank, made through torch; NCCL_NOT_A_VARIABLE was set there too."""
+    shape = r"NCCL INFO (NCCL_\w+ set by environment to \w+\.?)"
+    theirs = re.findall(shape, (PAGES / "h200-nccl.txt").read_text(encoding="utf-8"))
+    assert "NCCL_P2P_LEVEL set by environment to SYS" in theirs
+    assert not any("NOT_A_VARIABLE" in line for line in theirs)
+    given = dict(re.findall(r"(NCCL_\w+) set by environment to (\w+)", "\n".join(theirs)))
+    asked = given | {"NCCL_DEBUG": "INFO", "NCCL_NOT_A_VARIABLE": "1"}
+    lines = info_lines(resolve(preset().box, asked, hidden=7168), asked, host="vm", pid=601)
+    ours = re.findall(shape, "\n".join(lines))
+    assert set(ours) - {line for line in ours if "NCCL_DEBUG" in line} == set(theirs)
 
 
 def test_the_simulated_card_reads_as_the_recorded_one(simulated: SimulatedServers) -> None:
