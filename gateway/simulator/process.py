@@ -32,8 +32,9 @@ from gateway.simulator.spec import ServerSpec
 from gateway.simulator.wire import Connection
 
 _CORE_FAILED: Final = "RuntimeError: Engine core initialization failed. See root cause above."
-_INTERRUPTED: Final = 130
-_ABORT_SHARE: Final = 0.6  # three of five recorded ends
+_INTERRUPTED: Final = -signal.SIGINT
+# How often each ending was seen.
+_SEEN: Final = {SigtermEnding.ABORT: 3, SigtermEnding.HANG: 2, SigtermEnding.ERROR: 1}
 _BACKLOG: Final = 2048
 # Seconds from a blow to what follows, as recorded (0.32 on two cores, 0.26 on an H200).
 _PORT_CLOSES_S: Final = 0.05
@@ -209,7 +210,7 @@ class ServerProcess:
             self._nursery.spawn(self._drain(face), name="drain")
             return
         if ending is SigtermEnding.RACE:
-            ending = SigtermEnding.ABORT if self._random.random() < _ABORT_SHARE else SigtermEnding.HANG
+            (ending,) = self._random.choices(list(_SEEN), weights=list(_SEEN.values()))
         self._nursery.spawn(self._stop(face, ending), name="stop")
 
     async def _drain(self, face: Face) -> None:
@@ -224,11 +225,14 @@ class ServerProcess:
 
     async def _stop(self, face: Face, ending: SigtermEnding) -> None:
         self._tell_shutdown("abort", len(face.desk))
-        if ending is SigtermEnding.ABORT:
-            face.mood = Mood.DRAINING
-            face.desk.abort_all()
-        else:
-            face.fall_silent()
+        match ending:
+            case SigtermEnding.HANG:
+                face.fall_silent()
+            case SigtermEnding.ERROR:
+                face.engine_died()
+            case _:
+                face.mood = Mood.DRAINING
+                face.desk.abort_all()
         await self._child.end()
         await asyncio.sleep(_PORT_CLOSES_S)
         await self._leave(face)
