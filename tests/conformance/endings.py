@@ -91,7 +91,8 @@ def watched(
 ) -> Ending:
     """Open the two requests, strike, and watch for so long; ``blow`` is term, insist, kill or kill-core.
 
-    ``insist`` is a SIGTERM and, each second that the server is still there, another one.
+    ``insist`` is a SIGTERM and, each second that both requests are still open, another one (a server that is on its way
+    out would be killed by it).
     """
     ending = Ending()
     changes = {"max_tokens": tokens, "ignore_eos": True}
@@ -113,7 +114,8 @@ def watched(
     while time.monotonic() < began + watch_s:
         at_s = time.monotonic() - began
         _see(ending, _health(server.port), at_s)
-        if blow == "insist" and at_s > len(ending.insisted_s) + 1 and server.exit_code() is None:
+        is_due = blow == "insist" and at_s > len(ending.insisted_s) + 1
+        if is_due and server.exit_code() is None and all(client.is_open for client in clients):
             server.send(signal.SIGTERM)
             ending.insisted_s.append(at_s)
         if ending.exit_code is None and (code := server.exit_code()) is not None:
@@ -185,6 +187,11 @@ class _Client:
                 self._last += self._connection.recv(65536)
         self._thread = threading.Thread(target=self._read, daemon=True)
         self._thread.start()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether its answer has not ended."""
+        return self._thread.is_alive()
 
     def _read(self) -> None:
         reads, self._end = read_answer_from(self._connection, self._last)
