@@ -35,7 +35,11 @@ def server_spec(launch: Launch) -> ServerSpec:
 
 
 def run(launch: Launch, *, output: TextIO | None = None) -> int:
-    """Live to the end; return the exit code, or die of the signal that ended it.  Raises ValueError for arguments that cannot be read."""
+    """Live to the end; return the exit code, or die of the signal that ended it.
+
+    Raises:
+        ValueError: for arguments that cannot be read.
+    """
     spec = server_spec(launch)
     printer = Printer(output or sys.stdout)
     printer.raw(
