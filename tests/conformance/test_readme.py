@@ -1,4 +1,4 @@
-"""The list of findings in this folder's README names checks that exist, and every check of the older files."""
+"""The list of findings in this folder's README names checks that exist and says rightly whom they ask."""
 
 from __future__ import annotations
 

@@ -263,7 +263,7 @@ def test_finish_usage_and_done_come_in_one_read(target: Target, name: str) -> No
 def test_the_first_request_with_logprobs_has_its_head_at_once(target: Target) -> None:
     """What comes after it took 19 s when it was recorded, and less than 2 s of the same version since."""
     answer = target.exchange("chat-stream-logprobs")
-    assert answer.reads[0].at_s < 0.2
+    assert answer.reads[0].at_s < 1
     assert answer.reads[0].data.endswith(b"\r\n\r\n")
 
 
