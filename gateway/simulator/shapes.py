@@ -26,6 +26,13 @@ class Form(StrEnum):
 
     CHAT = "chat"
     COMPLETIONS = "completions"
+    RESPONSES = "responses"
+    MESSAGES = "messages"
+
+
+_ID_PREFIXES: Final = {
+    Form.CHAT: "chatcmpl-", Form.COMPLETIONS: "cmpl-", Form.RESPONSES: "", Form.MESSAGES: "chatcmpl-",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +46,10 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What every event of one answer repeats; ``id`` without its prefix, ``created`` in Unix seconds."""
+    """What every event of one answer repeats; ``id`` without its prefix, ``created`` in Unix seconds.
+
+    The id of a response is whole as it is: the client may name it.
+    """
 
     form: Form
     id: str
@@ -50,7 +60,7 @@ class Identity:
     @property
     def full_id(self) -> str:
         """The id with the prefix of its API."""
-        return ("chatcmpl-" if self.form is Form.CHAT else "cmpl-") + self.id
+        return _ID_PREFIXES[self.form] + self.id
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,19 +237,19 @@ def _completions_choice(index: int, choice: WholeChoice, prompt_token_ids: bytes
 
 
 def delta_json(*, reasoning: str, content: str, tool: bytes = b"", null_reasoning: bool = False) -> bytes:
-    """Return the delta of a chat event; ``tool`` is the call's JSON object, empty for none.
+    """Return the delta of a chat event; ``tool`` is the calls' JSON objects, with a comma between, empty for none.
 
     With ``null_reasoning`` a content delta names the reasoning that it keeps back.
     """
     parts = []
-    if tool:
-        parts.append(b'"content":%b,"tool_calls":[%b]' % (quote(content) if content else NULL, tool))
-    elif content:
-        parts.append(b'"content":' + quote(content))
+    if content or tool:
+        parts.append(b'"content":%b' % (quote(content) if content else NULL))
     if reasoning:
         parts.append(b'"reasoning":' + quote(reasoning))
     elif content and null_reasoning:
         parts.append(b'"reasoning":null')
+    if tool:
+        parts.append(b'"tool_calls":[%b]' % tool)
     return b"{" + b",".join(parts) + b"}"
 
 

@@ -2,8 +2,8 @@
 
 `CONFORMANCE_TARGETS` names those that are asked, separated by commas; without it `recordings,simulator`, which need
 nothing but Python. `real` starts the engines of the live tier (`make test-live` asks it). `CONFORMANCE_ENGINE_URL` and
-`CONFORMANCE_ENGINE_URL_INTERVAL4`, `_NOPARSER`, `_QUEUED`, `_METRICS` (http://127.0.0.1:PORT) name engines that run
-already, started as the recorded server of that name was: they are asked, and never harmed.
+`CONFORMANCE_ENGINE_URL_INTERVAL4`, `_INTERVAL100`, `_NOPARSER`, `_QUEUED`, `_METRICS` (http://127.0.0.1:PORT) name
+engines that run already, started as the recorded server of that name was: they are asked, and never harmed.
 """
 
 from __future__ import annotations

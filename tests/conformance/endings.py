@@ -12,10 +12,10 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from gateway.simulator.card import Held
 from gateway.simulator.card import holders as card_holders
@@ -25,6 +25,8 @@ from tests.fakes.recordings import RecordedEnd, Recording
 
 DATA = Path(__file__).parents[1] / "data" / "endings"
 WATCH_S = 3.0
+# The requests that are open: the recording of the stream, that of the other, and what makes both of them long.
+Pair = tuple[str, str, dict[str, Any]]
 _END_WORDS = {"complete": RecordedEnd.COMPLETE, "eof": RecordedEnd.EOF, "error: TimeoutError": RecordedEnd.SILENCE}
 
 
@@ -81,12 +83,15 @@ def _see(ending: Ending, saw: str, at_s: float) -> None:
         ending.health.append(saw.removeprefix("HTTP/1.1 ")[:3])
 
 
+CHAT: Final[Pair] = ("chat-stream-count", "chat-nonstream", {"max_tokens": 1900, "ignore_eos": True})
+
+
 def watched(
     server: Server,
     blow: str,
     *,
     watch_s: float = WATCH_S,
-    tokens: int = 1900,
+    pair: Pair = CHAT,
     on_blow: Callable[[], object] = lambda: None,
 ) -> Ending:
     """Open the two requests, strike, and watch for so long; ``blow`` is term, insist, kill or kill-core.
@@ -95,11 +100,7 @@ def watched(
     out would be killed by it).
     """
     ending = Ending()
-    changes = {"max_tokens": tokens, "ignore_eos": True}
-    clients = [
-        _Client(server, "chat-stream-count", changes, watch_s=watch_s),
-        _Client(server, "chat-nonstream", changes, watch_s=watch_s),
-    ]
+    clients = [_Client(server, name, pair[2], watch_s=watch_s) for name in pair[:2]]
     core = server.core_pid()
     await_running(server.port, 2)
     began = time.monotonic()
@@ -130,19 +131,19 @@ def watched(
     return ending
 
 
-def drained(server: Server, *, watch_s: float, tokens: int) -> tuple[Ending, dict[str, Recording]]:
+def drained(server: Server, names: Sequence[str], *, watch_s: float, tokens: int) -> tuple[Ending, list[Recording]]:
     """Watch a server that was told to stop and to let its requests finish; and what new requests got meanwhile."""
-    refusals: dict[str, Recording] = {}
+    refusals: list[Recording] = []
 
     def ask() -> None:
-        for name in ("drain-new-request-0", "drain-new-request-1"):
-            deadline = time.monotonic() + 5
-            while (answer := exchange(server.port, name, key=server.key, max_tokens=1)).status == 200:
-                assert time.monotonic() < deadline
-            refusals[name] = answer
+        deadline = time.monotonic() + 5
+        while exchange(server.port, "chat-stream-plain", key=server.key, max_tokens=1).status == 200:
+            assert time.monotonic() < deadline
+        refusals.extend(exchange(server.port, name, key=server.key) for name in names)
 
     asking = threading.Thread(target=ask, daemon=True)
-    ending = watched(server, "term", watch_s=watch_s, tokens=tokens, on_blow=asking.start)
+    pair = (*CHAT[:2], CHAT[2] | {"max_tokens": tokens})
+    ending = watched(server, "term", watch_s=watch_s, pair=pair, on_blow=asking.start)
     asking.join(watch_s)
     return ending, refusals
 

@@ -22,6 +22,7 @@ from tests.live.rig.fleet import Fleet
 REAL_ARGUMENTS = {
     "base": ("--enable-server-load-tracking",),
     "interval4": ("--stream-interval", "4"),
+    "interval100": ("--stream-interval", "100"),
     "noparser": ("--reasoning-parser", "", "--no-enable-auto-tool-choice"),
     "queued": ("--max-num-seqs", "1", "--max-num-queued-reqs", "2"),
     "guarded": ("--api-key", KEY, "--enable-request-id-headers", "--shutdown-timeout", "20"),
@@ -161,6 +162,13 @@ class SimulatedServers(Lender):
     def starting(self, variant: str = "base", **simulated: Any) -> SimulatedServer:
         server = SimulatedServer(*VARIANTS[variant], **({"speed": 1.0} | simulated))
         self._own.append(server)
+        return server
+
+    def told(self, *arguments: str, **settings: Any) -> SimulatedServer:
+        """A serving one with these arguments beside those of the base, which may be harmed."""
+        server = SimulatedServer(*VARIANTS["base"], *arguments, **({"speed": 1.0} | settings))
+        self._own.append(server)
+        server.await_ready()
         return server
 
     def adopt(self, server: Server, variant: str) -> None:

@@ -28,6 +28,7 @@ KEY = "made-up"  # that of the variant `guarded`
 # `queued` also limits its queue, which nothing in its recording touches; `guarded` was not recorded.
 VARIANTS = {
     "interval4": ("--reasoning-parser", "qwen3", "--stream-interval", "4"),
+    "interval100": ("--reasoning-parser", "qwen3", "--stream-interval", "100"),
     "noparser": (),
     "queued": ("--reasoning-parser", "qwen3", "--max-num-seqs", "1", "--max-num-queued-reqs", "2"),
     "guarded": (

@@ -16,15 +16,11 @@ import pytest
 
 from tests.conformance.endings import DATA, await_running, metrics, value_of
 from tests.conformance.servers import Lender, SimulatedServers
-from tests.conformance.targets import exchange, raw_request, read_answer
+from tests.conformance.targets import Target, exchange, raw_request, read_answer
 from tests.conformance.test_streams import events_of
 from tests.fakes import recordings
 
 LONG = {"max_tokens": 1900, "ignore_eos": True}
-BUSY = (
-    b'{"error":{"message":"The engine is currently busy and cannot accept new requests. Please try again later or on a '
-    b'different instance.","type":"Service Unavailable","param":null,"code":503}}'
-)
 
 
 def test_a_queued_request_has_its_head_at_once_and_no_event_while_it_waits(servers: Lender) -> None:
@@ -46,7 +42,12 @@ def test_a_queued_request_has_its_head_at_once_and_no_event_while_it_waits(serve
     await_running(server.port, 0)
 
 
-def test_admission_counts_who_runs_and_who_waits_and_refuses_with_503_in_these_words(servers: Lender) -> None:
+QUEUE_FULL = ("queue-full-chat", "queue-full-responses", "queue-full-messages", "queue-full-count-tokens")
+
+
+def test_admission_counts_who_runs_and_who_waits_and_refuses_with_the_recorded_503(
+    servers: Lender, recorded: Target
+) -> None:
     """``--max-num-queued-reqs 2``; a request with ``n`` counts ``n`` times."""
     server = servers.shared("queued", speed=1.0)
     rejections = 'vllm:admission_rejections_total{model_name="tiny",reason="max_num_queued_reqs"}'
@@ -59,13 +60,14 @@ def test_admission_counts_who_runs_and_who_waits_and_refuses_with_503_in_these_w
         with socket.create_connection(("127.0.0.1", server.port), 5) as waiting:
             waiting.sendall(first)
             assert waiting.recv(65536).startswith(b"HTTP/1.1 200 OK")
-            third = exchange(server.port, "chat-stream-plain")
+            refused = {name: exchange(server.port, name) for name in QUEUE_FULL}
             unknown = exchange(server.port, "error-bad-model")
-    for answer in (of_two, third):
-        assert (answer.status, answer.body) == (503, BUSY)
-        assert list(answer.headers) == ["date", "server", "content-length", "content-type", "vary"]
+    assert (of_two.status, of_two.body) == (503, recorded.exchange("queue-full-chat").body)
+    for name, answer in refused.items():
+        theirs = recorded.exchange(name)
+        assert (answer.status, answer.body, list(answer.headers)) == (503, theirs.body, list(theirs.headers))
     assert unknown.status == 404
-    assert value_of(metrics(server.port), rejections) == before + 2
+    assert value_of(metrics(server.port), rejections) == before + 5
     await_running(server.port, 0)
 
 
@@ -77,6 +79,25 @@ def test_load_counts_nothing_unless_the_server_was_told_to(servers: Lender) -> N
         await_running(server.port, 1)
         assert exchange(server.port, "get-load-untracked").body == b'{"server_load":0}'
     await_running(server.port, 0)
+
+
+def test_a_backlog_of_prompts_without_an_answer_is_refused_too(simulated: SimulatedServers) -> None:
+    """``--max-num-queued-tokens``, known from the source alone: a real prefill here is over at once."""
+    server = simulated.told("--max-num-seqs", "1", "--max-num-queued-tokens", "5")
+    first, _ = raw_request("chat-stream-count", **LONG)
+    with (
+        socket.create_connection(("127.0.0.1", server.port), 5) as running,
+        socket.create_connection(("127.0.0.1", server.port), 5) as waiting,
+    ):
+        running.sendall(first)
+        seen = b""
+        while b"delta" not in seen:  # a prompt with an answer is no backlog
+            seen += running.recv(65536)
+        waiting.sendall(first)
+        assert waiting.recv(65536)
+        answer = exchange(server.port, "chat-stream-plain")
+    assert answer.status == 503
+    assert b"prefill token backlog limit. Please try again later" in answer.body
 
 
 def test_tokens_are_merged_under_load_recorded() -> None:

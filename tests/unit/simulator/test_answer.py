@@ -4,8 +4,9 @@ import json
 import re
 from typing import Any
 
-from gateway.simulator.answer import Answer, Manners
+from gateway.simulator.answer import Answer
 from gateway.simulator.asked import Asked
+from gateway.simulator.reply import Manners
 from gateway.simulator.request import Channel, Emission, Timing, Token
 from gateway.simulator.shapes import Form, Identity
 
@@ -19,7 +20,7 @@ TIMING = Timing(queued_at=0.0, scheduled_at=1.0, first_token_at=3.0, last_token_
 def answer(manners: Manners | None = None, *, form: Form = Form.CHAT, **asked: Any) -> Answer:
     fields = {"form": form, "prompt": "p", "prompt_tokens": 2, "max_tokens": 9, "stream": True} | asked
     identity = Identity(form, "i", 1, "m", "f")
-    return Answer(identity, Asked(**fields), manners=manners or Manners(), tool_ids=[""] * fields.get("n", 1))
+    return Answer(identity, Asked(**fields), manners=manners or Manners(), hexes=lambda digits: "0" * digits)
 
 
 def feed(of: Answer, *tokens: Token, finish: str | None = None, choice: int = 0, made: int = 0) -> list[dict[str, Any]]:
