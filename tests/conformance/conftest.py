@@ -15,14 +15,16 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.conformance.servers import REAL_PATIENCE_S, Lender, RealServers, SimulatedServers
-from tests.conformance.targets import Asked, Recorded, Target
+from tests.conformance.targets import Asked, Recorded, Target, variant_of
 from tests.live.rig.engine import installed
 from tests.live.rig.fleet import fleet_of
 
 # A real engine may have to be started first, and the one that a full machine starts takes minutes.
 REAL_LIMIT_S = 420
-# The order of the files for a real engine: whoever strikes gets an engine that the other checks have done with.
-LATE = ("test_serving.py", "test_endings.py")
+# The order of real engines. Whoever strikes comes last and gets those that the other checks have just done with: at
+# most two run at a time. The one with metrics is the live tier's.
+REAL_ORDER = ("metrics", "interval4", "interval100", "noparser", "queued", "guarded", "base")
+LAST = "test_endings.py"
 
 
 def chosen() -> list[str]:
@@ -49,8 +51,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in real:
         item.add_marker(pytest.mark.timeout(REAL_LIMIT_S))
     rest = [item for item in items if item not in out and item not in real]
-    items[:] = sorted(real, key=lambda item: LATE.index(item.path.name) if item.path.name in LATE else -1) + rest
+    items[:] = sorted(real, key=turn_of) + rest
     config.hook.pytest_deselected(items=out)
+
+
+def turn_of(item: pytest.Item) -> int:
+    """When a check asks a real engine: those of one engine after each other, so that each is started once.
+
+    Which one it needs is read from the words in it: names of recordings and of engines.
+    """
+    if item.path.name == LAST or not isinstance(item, pytest.Function):
+        return len(REAL_ORDER)
+    name = item.callspec.params.get("name") if hasattr(item, "callspec") else None
+    words = [name] if name else [word for word in item.function.__code__.co_consts if isinstance(word, str)]
+    needed = {word if word in REAL_ORDER else variant_of(str(word)) for word in words} - {"base"}
+    return min(map(REAL_ORDER.index, needed), default=REAL_ORDER.index("base"))
 
 
 def asked_of(item: pytest.Item) -> set[str]:

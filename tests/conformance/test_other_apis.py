@@ -72,10 +72,13 @@ CUT = re.compile("-length|-empty|-effort-none|noparser-|-echo|-text|-missing-mod
 
 def asked(target: Target, name: str) -> Recording:
     """The answer; the simulated model says more than the recorded one, so it gets the room to come to its end."""
-    if target.name != "simulator" or CUT.search(name):
+    is_loose = name.startswith(
+        "metrics-"
+    )  # no temperature, so the real model may say more too; the other would count on
+    if target.name == "recordings" or CUT.search(name) or (target.name == "real" and not is_loose):
         return target.exchange(name)
     changes: dict[str, Any] = {"max_tokens": 1900, "max_output_tokens": 1900}
-    if name.startswith("metrics-"):  # it would count for ever
+    if is_loose:
         changes |= {"input": "hello there", "messages": [{"role": "user", "content": "hello there"}]}
     return target.exchange(name, **changes)
 

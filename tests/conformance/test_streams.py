@@ -45,7 +45,7 @@ def test_the_head_says_event_stream_and_chunked_and_no_length(target: Target, na
 
 
 def head_comes_alone(target: Target, name: str) -> bool:
-    """Whether a read had the head and nothing else; on a busy machine a client may come too late to see it: some tries."""
+    """Whether a read had the head and nothing else; of some tries, since a busy client may come too late to see it."""
     return any(target.exchange(name).reads[0].data.endswith(b"\r\n\r\n") for _ in range(10))
 
 
@@ -118,9 +118,13 @@ def test_a_character_of_several_tokens_comes_whole_in_one_event(target: Target) 
 
 
 def test_one_event_a_token_at_interval_one(target: Target) -> None:
-    answer = target.exchange("chat-stream-token-ids", max_tokens=40)
-    counts = [len(choice["token_ids"] or ()) for choice in choices_of(answer)[1:]]
-    assert set(counts) == {1}
+    """Of some tries: a server that gets no processor for a moment has more to say after it."""
+
+    def counts() -> set[int]:
+        answer = target.exchange("chat-stream-token-ids", max_tokens=40)
+        return {len(choice["token_ids"] or ()) for choice in choices_of(answer)[1:]}
+
+    assert any(counts() == {1} for _ in range(10))
 
 
 def test_four_tokens_an_event_at_interval_four_and_the_first_alone(target: Target) -> None:
