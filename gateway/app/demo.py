@@ -135,7 +135,7 @@ class Stage:
         arguments = [
             *("simulate-engine", "--preset", self.preset.name, "--port", address.rpartition(":")[2]),
             *("--speed", str(self._speed), "--load-speed", str(load_speed), "--seed", str(seed)),
-            *("--sigterm", "abort", "--card", str(self.folder / f"card-{name}")),
+            *("--sigterm", "abort", "--warm", "--card", str(self.folder / f"card-{name}")),
             *("--", "--reasoning-parser", "any", "--enable-per-request-metrics"),
         ]
         return Child(name, arguments, folder=self.folder)

@@ -35,7 +35,7 @@ def simulate_engine(
         Path | None, typer.Option(metavar="FOLDER", help="GPU memory shared with other simulated engines.")
     ] = None,
     sigterm: Annotated[
-        str, typer.Option(metavar="ENDING", help="What SIGTERM does to open answers: abort, hang or race.")
+        str, typer.Option(metavar="ENDING", help="What SIGTERM does to open answers: abort, error, hang or race.")
     ] = "race",
     arguments: Annotated[
         list[str] | None, typer.Argument(metavar="[-- ARGUMENT...]", help="As for vllm serve.", show_default=False)

@@ -2,7 +2,8 @@
 
 Pure; may be shared by all engines of a box, and outlives them: memory that is held, injections of the box, Xid events.
 Readings follow what one H200 showed: idle 615 MiB, utilisation 100 % at one stream, the software power cap at 64
-streams and more and in long prefills.  Must not decide a step's time.
+streams and more and in long prefills, the idle bit and a low clock only while nobody holds memory.
+Must not decide a step's time.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ IDLE_BIT = 0x1
 RESERVED_BYTES = 615 * 1024 * 1024
 _LOADED_STREAMS = 64
 _CAP_SHARE = 0.97  # of the limit, drawn at full load
+_RESTING_CLOCK = 0.174  # recorded: 345 of 1980 MHz while nobody holds memory
 _CAPPED_CLOCK = 0.76  # recorded: 1500 of 1980 MHz at 630 to 680 W
 _TENANT_W = (0.085, 0.16)  # of the limit, and so much more a magnitude: recorded 71 W at 0.13, the cap at 1.25
 _SPINNING_SHARE = 0.2  # of the limit: a hung collective draws 120 W of 600 at 100 %
@@ -122,12 +124,16 @@ class GpuHost:
         limit_w = round(box.power_limit_w * signs.power_limit_ratio)
         wanted_w = self._wanted_w(gpu, work, signs)
         busy = work.streams > 0 or work.prefilling or work.spinning or signs.tenant_bytes > 0
-        reasons, ratio = (signs.reasons, signs.clock_ratio) if busy else (IDLE_BIT, 1.0)
+        reasons, ratio = (signs.reasons, signs.clock_ratio) if busy else (0, 1.0)
+        if not busy and not self._is_held(gpu):
+            reasons, ratio = IDLE_BIT, _RESTING_CLOCK
         if busy and wanted_w >= _CAP_SHARE * limit_w:
             reasons |= POWER_CAP_BIT
             ratio *= _CAPPED_CLOCK if work.streams >= _LOADED_STREAMS else 1.0
         starved = host_signs.starved and not signs.tenant_bytes
-        power_w = min(wanted_w * (0.6 + 0.4 * ratio) * (_STARVED_SHARE if starved else 1.0), float(limit_w))
+        power_w = min(
+            wanted_w * (0.6 + 0.4 * (ratio if busy else 1.0)) * (_STARVED_SHARE if starved else 1.0), float(limit_w)
+        )
         return GpuReading(
             index=gpu,
             name=f"{box.gpu} (simulated)",
@@ -173,6 +179,9 @@ class GpuHost:
         held = sum(each for _, each, gpus in self._held.values() if gpu in gpus)
         return RESERVED_BYTES + held + self._wedged.get(gpu, 0)
 
+    def _is_held(self, gpu: int) -> bool:
+        return any(gpu in gpus for _, _, gpus in self._held.values())
+
     def _processes(self, gpu: int, signs: GpuSigns) -> tuple[GpuProcess, ...]:
         ours = [
             GpuProcess(pid=pid, name=name, bytes_held=each)
@@ -196,7 +205,7 @@ class GpuHost:
             return box.power_limit_w * _SPINNING_SHARE + tenant_w
         if not work.streams:
             # An idle server keeps a card half awake: 130 W instead of 84 on the H200.
-            return tenant_w + box.idle_w * (1.55 if any(gpu in gpus for _, _, gpus in self._held.values()) else 1.0)
+            return tenant_w + box.idle_w * (1.55 if self._is_held(gpu) else 1.0)
         share = min(1.0, (work.streams - 1) / (_LOADED_STREAMS - 1))
         return tenant_w + box.busy_w + (_CAP_SHARE * box.power_limit_w - box.busy_w) * share
 

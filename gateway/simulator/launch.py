@@ -15,11 +15,12 @@ from gateway.simulator.presets import Preset
 
 
 class SigtermEnding(StrEnum):
-    """What SIGTERM does without --shutdown-timeout: both endings were recorded; ``race`` draws three to two."""
+    """What SIGTERM does without --shutdown-timeout: three endings were seen; ``race`` draws one as often as seen."""
 
     RACE = "race"
     ABORT = "abort"  # open answers end with finish reason abort, the process leaves within half a second
     HANG = "hang"  # the engine is gone, open answers get not a byte and no end until their clients leave
+    ERROR = "error"  # open answers end as at the engine's death, the process leaves within half a second
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
+import signal
 import sys
 from typing import TextIO
 
@@ -33,14 +35,22 @@ def server_spec(launch: Launch) -> ServerSpec:
 
 
 def run(launch: Launch, *, output: TextIO | None = None) -> int:
-    """Live to the end; return the exit code.  Raises ValueError for arguments that cannot be read."""
+    """Live to the end; return the exit code, or die of the signal that ended it.
+
+    Raises:
+        ValueError: for arguments that cannot be read.
+    """
     spec = server_spec(launch)
     printer = Printer(output or sys.stdout)
     printer.raw(
         f"*** SIMULATION: no GPU, no model. Preset {launch.preset.name} ({launch.preset.title}); "
         "the text is invented, the times are computed. ***"
     )
-    return uvloop.run(_live(launch, spec, printer))
+    code = uvloop.run(_live(launch, spec, printer))
+    if code < 0:  # the death by a signal that the process had to survive for a moment
+        signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+    return code
 
 
 async def _live(launch: Launch, spec: ServerSpec, printer: Printer) -> int:

@@ -74,6 +74,8 @@ def read_environment(environment: Mapping[str, str], version: tuple[int, ...]) -
     reader.zero_fill(algorithms)
     reader.complete(protocols, algorithms)
     low, high = reader.ctas()
+    for name in ("NCCL_IB_DISABLE", "NCCL_NVLS_ENABLE"):
+        reader.integer(name)  # told, and without effect on one host without NVLink
     return NcclSettings(
         protocols=protocols,
         algorithms=algorithms,

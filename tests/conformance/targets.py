@@ -23,12 +23,23 @@ from tests.fakes.recordings import Read, RecordedEnd, Recording
 
 FOLDER = "vllm-0.32-cpu"
 PATIENCE_S = 20.0
+KEY = "made-up"  # that of the variant `guarded`
 # What a file's name says of the server: the beginning, and the arguments that server had beside the common ones.
+# `queued` also limits its queue, which nothing in its recording touches; `guarded` was not recorded.
 VARIANTS = {
     "interval4": ("--reasoning-parser", "qwen3", "--stream-interval", "4"),
     "interval100": ("--reasoning-parser", "qwen3", "--stream-interval", "100"),
     "noparser": (),
-    "queued": ("--reasoning-parser", "qwen3", "--max-num-seqs", "1"),
+    "queued": ("--reasoning-parser", "qwen3", "--max-num-seqs", "1", "--max-num-queued-reqs", "2"),
+    "guarded": (
+        "--reasoning-parser",
+        "qwen3",
+        "--api-key",
+        KEY,
+        "--enable-request-id-headers",
+        "--shutdown-timeout",
+        "20",
+    ),
     "metrics": ("--reasoning-parser", "qwen3", "--enable-per-request-metrics"),
     "base": ("--reasoning-parser", "qwen3", "--enable-server-load-tracking"),
 }
@@ -64,12 +75,13 @@ class Recorded:
 class Asked:
     """A server that listens; ``port_of(variant)`` starts or finds the one that a recording needs."""
 
-    def __init__(self, name: str, port_of: Callable[[str], int]) -> None:
+    def __init__(self, name: str, port_of: Callable[[str], int], *, patience_s: float = PATIENCE_S) -> None:
         self.name = name
         self.port_of = port_of
+        self.patience_s = patience_s
 
     def exchange(self, name: str, **changes: Any) -> Recording:
-        return exchange(self.port_of(variant_of(name)), name, **changes)
+        return exchange(self.port_of(variant_of(name)), name, patience_s=self.patience_s, **changes)
 
 
 def raw_request(name: str, **changes: Any) -> tuple[bytes, dict[str, Any]]:
@@ -89,11 +101,17 @@ def raw_request(name: str, **changes: Any) -> tuple[bytes, dict[str, Any]]:
     return f"{request['method']} {request['path']} HTTP/1.1\r\n{head}\r\n".encode() + body, request
 
 
-def exchange(port: int, name: str, **changes: Any) -> Recording:
+def with_key(data: bytes, key: str) -> bytes:
+    """A request with an API key, where there is one."""
+    return data.replace(b"Host:", b"Authorization: Bearer %b\r\nHost:" % key.encode(), 1) if key else data
+
+
+def exchange(port: int, name: str, *, key: str = "", patience_s: float = PATIENCE_S, **changes: Any) -> Recording:
     """Ask a server on loopback what a recording asked, read by read until the answer is whole."""
     data, request = raw_request(name, **changes)
-    with socket.create_connection(("127.0.0.1", port), PATIENCE_S) as connection:
-        connection.settimeout(PATIENCE_S)
+    data = with_key(data, key)
+    with socket.create_connection(("127.0.0.1", port), patience_s) as connection:
+        connection.settimeout(patience_s)
         connection.sendall(data)
         reads, end = read_answer(connection, is_head=request["method"] == "HEAD")
     return Recording(
@@ -141,6 +159,8 @@ def is_whole(data: bytes, *, is_head: bool) -> bool:
 class SimulatedServer:
     """A process of `pacekeeper simulate-engine`; owner: one fixture."""
 
+    name = "simulator"
+
     def __init__(
         self,
         *arguments: str,
@@ -152,6 +172,7 @@ class SimulatedServer:
         environment: Mapping[str, str] | None = None,
     ) -> None:
         self.port, self.control_port = free_port(), free_port()
+        self.key = KEY if KEY in arguments else ""
         folder = tempfile.mkdtemp(prefix="pacekeeper-simulated-")
         self.card = card or f"{folder}/card"
         code = "from gateway.cli.main import main; main()"
@@ -194,11 +215,52 @@ class SimulatedServer:
             reads, _ = read_answer(connection)
         return json.loads(b"".join(read.data for read in reads).partition(b"\r\n\r\n")[2])
 
+    def log_bytes(self) -> bytes:
+        """What it has printed, to the byte."""
+        return self.log.read_bytes()
+
+    def log_text(self) -> str:
+        """What it has printed, carriage returns made ends of lines."""
+        return self.log.read_text(encoding="utf-8")
+
+    def send(self, number: int) -> None:
+        """Send a signal to the process that serves."""
+        self.process.send_signal(number)
+
+    def exit_code(self) -> int | None:
+        """The code it ended with; None while it runs."""
+        return self.process.poll()
+
+    def wait(self, *, within_s: float) -> int:
+        """Wait for its end and return the code."""
+        return self.process.wait(within_s)
+
+    def core_pid(self) -> int:
+        """The process id of EngineCore."""
+        pid: int = self.control("/state")["core_pid"]
+        return pid
+
+    def left(self) -> list[int]:
+        """Whichever of its processes still live."""
+        return group_members(self.process.pid)
+
     def kill(self) -> None:
         """End everything of it."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, 9)
         self.process.wait(PATIENCE_S)
+
+
+def group_members(group: int) -> list[int]:
+    """The living processes of a process group, zombies left out."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if entry.name.isdigit():
+                state, _, its_group = (entry / "stat").read_text().rpartition(")")[2].split()[:3]
+                if int(its_group) == group and state != "Z":
+                    found.append(int(entry.name))
+    return sorted(found)
 
 
 def free_port() -> int:

@@ -1,51 +1,34 @@
 """What was found about the ends of a server and of a client, one finding a check: recorded, and watched here.
 
-Every simulated server of this file is struck, so each check starts its own; a real one is struck by the live tier.
+A server that a check strikes is its own. Order matters where a real engine costs a start: see `conftest.py`.
 """
 
 from __future__ import annotations
 
-import socket
-import time
-from collections.abc import Callable, Iterator
+import signal
 
 import pytest
 
 from tests.conformance import endings
-from tests.conformance.endings import Ending
-from tests.conformance.targets import VARIANTS, SimulatedServer, Target, exchange, raw_request
+from tests.conformance.endings import Ending, await_line, await_none_left
+from tests.conformance.servers import Lender, SimulatedServers
+from tests.conformance.targets import Target, exchange
 from tests.fakes.recordings import RecordedEnd
 
-Start = Callable[..., SimulatedServer]
-
-
-@pytest.fixture
-def start() -> Iterator[Start]:
-    """Start simulated servers; all of them are ended."""
-    started: list[SimulatedServer] = []
-
-    def begin(
-        *arguments: str, speed: float = 1.0, load_speed: float = 2000.0, sigterm: str = "abort"
-    ) -> SimulatedServer:
-        server = SimulatedServer(*VARIANTS["base"], *arguments, speed=speed, load_speed=load_speed, sigterm=sigterm)
-        started.append(server)
-        return server
-
-    yield begin
-    for server in started:
-        server.kill()
-
-
-@pytest.fixture
-def ready(start: Start) -> Start:
-    """Start a simulated server and wait until it serves."""
-
-    def begin(*arguments: str, speed: float = 1.0, sigterm: str = "abort") -> SimulatedServer:
-        server = start(*arguments, speed=speed, sigterm=sigterm)
-        server.await_ready()
-        return server
-
-    return begin
+# What an engine that computes on two busy cores needs for a long answer; a simulated one does not come near it.
+DRAIN_WATCH_S = 60.0
+# Requests that were recorded while a server drained.
+NEW_TO_A_DRAIN = (
+    "drain-new-request-0", "drain-new-request-1", "drain-new-responses", "drain-new-messages",
+    "drain-new-messages-stream", "drain-new-count-tokens", "drain-new-detokenize", "drain-new-get",
+)  # fmt: skip
+# An engine's death, as a stream and as a whole answer tell it (recordings of endings have only the last bytes).
+IN_BAND = 'See stack trace (above) for the root cause.", "type": "InternalServerError", "param": null, "code": 500}}'
+ENGINE_ERROR = (
+    '{"error":{"message":"EngineCore encountered an issue. See stack trace (above) for the root cause.",'
+    '"type":"InternalServerError","param":null,"code":500}}'
+)
+DONE = "\n\n\r\ne\r\ndata: [DONE]\n\n\r\n0\r\n\r\n"
 
 
 def check_aborted(ending: Ending) -> None:
@@ -70,11 +53,14 @@ def test_what_sigterm_aborts_has_the_finish_reason_abort_recorded(run: str, whic
     assert b'"finish_reason":"abort"' in recorded.exchange(f"{run}-{which}").raw
 
 
-def test_sigterm_aborts_simulated(ready: Start) -> None:
-    ending = endings.watched(ready(), "term")
+def check_aborted_here(ending: Ending) -> None:
     check_aborted(ending)
     assert '"finish_reason":"abort"' in ending.stream.last
     assert '"finish_reason":"abort"' in ending.nonstream.last
+
+
+def test_sigterm_aborts_simulated(simulated: SimulatedServers) -> None:
+    check_aborted_here(endings.watched(simulated.own(sigterm="abort"), "term"))
 
 
 def check_hangs(ending: Ending) -> None:
@@ -91,16 +77,47 @@ def test_sigterm_hangs_recorded(name: str) -> None:
     check_hangs(endings.recorded(name))
 
 
-def test_sigterm_hangs_simulated_until_the_clients_leave(ready: Start) -> None:
-    server = ready(sigterm="hang")
-    check_hangs(endings.watched(server, "term"))
-    assert server.process.wait(10) == 0  # the clients of the watch have given up
+def test_sigterm_hangs_simulated_until_the_clients_leave(simulated: SimulatedServers) -> None:
+    server = simulated.own(sigterm="hang")
+    ending = endings.watched(server, "insist")
+    check_hangs(ending)
+    assert len(ending.insisted_s) >= 2
+    assert server.wait(within_s=10) == 0  # the clients of the watch have given up
 
 
-def check_drained(ending: Ending) -> None:
+def check_broken_off(ending: Ending) -> None:
+    """Not recorded; seen of 0.32 since: the engine is gone before it reported, and the API process notices."""
+    assert ending.stream.end is RecordedEnd.COMPLETE
+    assert IN_BAND in ending.stream.last
+    assert ending.stream.last.endswith(DONE)
+    assert ending.nonstream.end is RecordedEnd.COMPLETE
+    assert ENGINE_ERROR in ending.nonstream.last
+    assert ending.exit_code == 0
+    assert ending.refused_s is not None
+    assert ending.left == []
+
+
+def test_sigterm_breaks_answers_off_simulated(simulated: SimulatedServers) -> None:
+    check_broken_off(endings.watched(simulated.own(sigterm="error"), "insist"))
+
+
+def test_sigterm_goes_one_of_the_three_ways_that_were_seen_and_leaves_nothing(servers: Lender) -> None:
+    server = servers.own("base", sigterm="race")
+    ending = endings.watched(server, "insist")
+    if ending.stream.end is not RecordedEnd.COMPLETE:
+        check_hangs(ending)
+    elif IN_BAND in ending.stream.last:
+        check_broken_off(ending)
+    else:
+        check_aborted_here(ending)
+    assert server.wait(within_s=10) == 0
+    await_none_left(server)
+
+
+def check_drained(ending: Ending, *, tokens: int = 1900) -> None:
     assert ending.stream.end is RecordedEnd.COMPLETE
     assert '"finish_reason":"abort"' not in ending.stream.last
-    assert '"completion_tokens":1900' in ending.stream.last
+    assert f'"completion_tokens":{tokens}' in ending.stream.last
     assert ending.nonstream.end is RecordedEnd.COMPLETE
     assert set(ending.health) == {"200"}
     assert ending.exit_code == 0
@@ -114,26 +131,36 @@ def test_sigterm_with_a_timeout_drains_recorded(name: str) -> None:
     check_drained(endings.recorded(name))
 
 
-def test_sigterm_with_a_timeout_drains_simulated(ready: Start) -> None:
-    check_drained(endings.watched(ready("--shutdown-timeout", "20", speed=8.0), "term", watch_s=15))
+def test_sigterm_with_a_timeout_drains_and_new_requests_are_refused(servers: Lender, recorded: Target) -> None:
+    server = servers.own("guarded", speed=4.0)
+    ending, refusals = endings.drained(server, NEW_TO_A_DRAIN, watch_s=DRAIN_WATCH_S, tokens=900)
+    check_drained(ending, tokens=900)
+    await_none_left(server)
+    assert len(refusals) == len(NEW_TO_A_DRAIN)
+    for name, refused in zip(NEW_TO_A_DRAIN, refusals, strict=True):
+        theirs = recorded.exchange(name)
+        assert (refused.status, refused.body) == (theirs.status, theirs.body), name
+        assert [header for header in refused.headers if header != "x-request-id"] == list(theirs.headers), name
 
 
-def test_a_draining_server_refuses_new_requests_with_the_recorded_bytes(ready: Start) -> None:
-    server = ready("--shutdown-timeout", "20")
-    data, _ = raw_request("chat-stream-count", max_tokens=1900, ignore_eos=True)
-    with socket.create_connection(("127.0.0.1", server.port), 5) as held:
-        held.sendall(data)
-        assert held.recv(65536)
-        server.process.terminate()
-        deadline = time.monotonic() + 5
-        while (answer := exchange(server.port, "drain-new-request-0", stream=True, max_tokens=1)).status == 200:
-            assert time.monotonic() < deadline
-    assert answer.status == 500
-    assert "vary" not in answer.headers
-    assert answer.body == (
-        b'{"error":{"message":"cannot schedule new futures after shutdown","type":"InternalServerError",'
-        b'"param":null,"code":500}}'
-    )
+def test_sigterm_before_there_is_an_engine_core_ends_the_start(servers: Lender) -> None:
+    """Not recorded of 0.26; 0.32 takes the signal as a Ctrl-C until EngineCore is there, and dies of that."""
+    server = servers.starting("base", load_speed=20.0)
+    await_line(server, "non-default args")
+    server.send(signal.SIGTERM)
+    assert server.wait(within_s=30) == -signal.SIGINT
+    await_none_left(server)
+
+
+def test_sigterm_while_loading_is_ignored_and_the_port_refuses_until_the_end(servers: Lender) -> None:
+    server = servers.starting("base", load_speed=60.0)
+    await_line(server, "Initializing a V1")
+    assert not server.answers()
+    server.send(signal.SIGTERM)
+    server.await_ready()
+    assert server.exit_code() is None
+    assert exchange(server.port, "get-health").status == 200
+    servers.adopt(server, "base")
 
 
 def check_killed(ending: Ending) -> None:
@@ -151,25 +178,33 @@ def test_sigkill_of_the_api_process_recorded() -> None:
     assert "VLLM::EngineCor" in ending.left
 
 
-def test_sigkill_of_the_api_process_leaves_an_orphan_that_keeps_the_memory(ready: Start) -> None:
-    server = ready()
-    ending = endings.watched(server, "kill", watch_s=1.0)
+def test_sigkill_of_the_api_process_leaves_an_orphan_until_its_group_is_killed(servers: Lender) -> None:
+    server = servers.own("base")
+    ending = endings.watched(server, "kill")
     check_killed(ending)
     assert ending.left == ["core"]
-    held = endings.holders(server.card)
-    assert len(held) == 1
-    assert held[0].bytes_each > 1 << 36
+    assert server.left()
+    if servers.name == "real":  # a simulated one holds only what it says it holds: the next check
+        assert endings.resident_bytes(server.left()) > 1 << 29
+    server.kill()
+    await_none_left(server)
+
+
+def test_an_orphan_keeps_the_memory(simulated: SimulatedServers) -> None:
+    server = simulated.own()
+    server.send(signal.SIGKILL)
+    assert server.wait(within_s=5) == -9
+    (held,) = endings.holders(server.card)
+    assert held.bytes_each > 1 << 36
     server.kill()
     endings.await_no_holder(server.card)
 
 
 def check_engine_died(ending: Ending) -> None:
     assert ending.stream.end is RecordedEnd.COMPLETE
-    assert "EngineCore encountered an issue. See stack trace (above) for the root cause." in ending.stream.last or (
-        'root cause.", "type": "InternalServerError", "param": null, "code": 500}}' in ending.stream.last
-    )
-    assert ending.stream.last.endswith("\n\n\r\ne\r\ndata: [DONE]\n\n\r\n0\r\n\r\n")
-    assert '"type":"InternalServerError","param":null,"code":500}}' in ending.nonstream.last
+    assert IN_BAND in ending.stream.last
+    assert ending.stream.last.endswith(DONE)
+    assert ENGINE_ERROR in ending.nonstream.last
     assert "503" in ending.health
     assert ending.refused_s is not None
     assert ending.exit_code == 0
@@ -180,49 +215,13 @@ def test_an_engines_death_ends_the_process_with_code_0_recorded() -> None:
     check_engine_died(endings.recorded("engine-killed"))
 
 
-def test_an_engines_death_ends_the_process_with_code_0_simulated(ready: Start) -> None:
-    check_engine_died(endings.watched(ready(), "kill-core"))
+def test_an_engines_death_ends_the_process_with_code_0(servers: Lender) -> None:
+    server = servers.own("base")
+    check_engine_died(endings.watched(server, "kill-core"))
+    await_none_left(server)
 
 
-def test_an_injected_crash_ends_it_in_the_same_way(ready: Start) -> None:
-    server = ready()
+def test_an_injected_crash_ends_it_in_the_same_way(simulated: SimulatedServers) -> None:
+    server = simulated.own()
     server.control("/drift", {"kind": "crash", "magnitude": 1.0})
-    assert server.process.wait(10) == 0
-
-
-def test_sigterm_while_loading_is_ignored_and_the_port_refuses_until_the_end(start: Start) -> None:
-    server = start(load_speed=60.0)
-    deadline = time.monotonic() + 10
-    while "Initializing a V1" not in server.log.read_text(encoding="utf-8"):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    assert not server.answers()
-    server.process.terminate()
-    server.await_ready()
-    assert server.process.poll() is None
-    assert exchange(server.port, "get-health").status == 200
-
-
-def test_a_full_card_ends_a_start_with_code_1(ready: Start) -> None:
-    first = ready()
-    second = SimulatedServer(*VARIANTS["base"], card=first.card)
-    try:
-        assert second.process.wait(10) == 1
-        assert "ValueError: Free memory on device cuda:0" in second.log.read_text(encoding="utf-8")
-    finally:
-        second.kill()
-
-
-@pytest.mark.parametrize("name", ["chat-stream-count", "chat-nonstream"])
-def test_a_client_that_leaves_frees_its_place_and_is_no_finished_request(ready: Start, name: str) -> None:
-    server = ready()
-    data, _ = raw_request(name, max_tokens=1900, ignore_eos=True)
-    with socket.create_connection(("127.0.0.1", server.port), 5) as client:
-        client.sendall(data)
-        endings.await_running(server.port, 1)
-        assert exchange(server.port, "get-load").body == b'{"server_load":1}'
-    left = time.monotonic()
-    endings.await_running(server.port, 0)
-    assert time.monotonic() - left < 1  # 0.05 s on a quiet machine
-    assert b'finished_reason="abort",model_name="tiny"} 0.0' in endings.metrics(server.port)
-    assert exchange(server.port, "get-load").body == b'{"server_load":0}'
+    assert server.wait(within_s=10) == 0

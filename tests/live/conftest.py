@@ -5,8 +5,6 @@ chosen test asks for them: `engine_a` is never harmed, `engine_b` may be killed,
 running. A run's logs stay in .live/run (or LIVE_FOLDER).
 """
 
-import os
-import shutil
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -16,8 +14,9 @@ import pytest
 
 from tests.live.rig import engine as engines
 from tests.live.rig import wire
-from tests.live.rig.engine import FEW_SEATS, Engine
-from tests.live.rig.gateway import ROOT, Gateway
+from tests.live.rig.engine import Engine
+from tests.live.rig.fleet import fleet_of
+from tests.live.rig.gateway import Gateway
 from tests.live.rig.processes import until
 from tests.live.rig.ways import GatewayMaker, Served
 
@@ -55,32 +54,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def run_folder() -> Path:
-    """Where this run keeps its logs and stores; emptied at the start."""
-    folder = Path(os.environ.get("LIVE_FOLDER") or ROOT / ".live/run")
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    return folder
+def run_folder(request: pytest.FixtureRequest) -> Path:
+    """Where this run keeps its logs and stores."""
+    return fleet_of(request.config).folder
 
 
 @pytest.fixture(scope="session")
-def fleet(run_folder: Path, request: pytest.FixtureRequest) -> Iterator[dict[str, Engine]]:
+def fleet(request: pytest.FixtureRequest) -> dict[str, Engine]:
     """The engines that the chosen tests ask for, all starting at once."""
     if not engines.installed():
         pytest.fail("no vLLM is installed: tests/live/engine/install.sh makes one (make test-live does it by itself)")
     asked = {name for item in request.session.items for name in getattr(item, "fixturenames", ())}
-    fleet = {
-        "engine_a": Engine("a", run_folder, "--enable-per-request-metrics"),
-        "engine_b": Engine("b", run_folder, "--enable-per-request-metrics", "--max-num-seqs", str(FEW_SEATS)),
-    }
-    try:
-        for name, engine in fleet.items():
-            if name in asked:
-                engine.start()
-        yield fleet
-    finally:
-        for engine in fleet.values():
-            engine.end()
+    shared = fleet_of(request.config)
+    shared.start(name for name in shared.engines if name in asked)
+    return shared.engines
 
 
 @pytest.fixture(scope="session")

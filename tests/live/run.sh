@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The live tier: real clients through the gateway's own command to a real vLLM on this machine's processors.
+# The live tier: real clients through the gateway's own command to a real vLLM on this machine's processors, and the
+# conformance suite against that vLLM.
 #
 #   tests/live/run.sh [pytest arguments]          e.g. -k rates -s
 #
@@ -39,4 +40,5 @@ finish() {
 }
 trap finish EXIT
 trap 'exit 143' TERM
-.venv/bin/python -m pytest tests/live -p no:xdist --durations=10 "$@"
+export CONFORMANCE_TARGETS=real
+.venv/bin/python -m pytest tests/conformance tests/live -p no:xdist --durations=10 "$@"

@@ -34,6 +34,11 @@ class Engine:
         return f"http://127.0.0.1:{self.port}"
 
     @property
+    def is_started(self) -> bool:
+        """Whether it was ever started."""
+        return self._process is not None
+
+    @property
     def process(self) -> Process:
         if self._process is None:
             raise AssertionError(f"engine {self.name} was never started")

@@ -10,7 +10,9 @@ Not a session each: the kernel then schedules sessions against each other, and o
 to wait for the processor for a second and a half.
 """
 
+import contextlib
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -37,11 +39,15 @@ def until(true: Callable[[], object], what: str, *, within_s: float, poll_s: flo
 
 
 def free_port() -> int:
-    """A loopback port that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A loopback port that nobody listens on now, and that the kernel gives nobody who leaves the choice to it.
+
+    An engine takes its port seconds after it was chosen here.
+    """
+    while True:
+        port = random.randrange(20_000, 32_000)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 MARK = "LIVE_MARK"

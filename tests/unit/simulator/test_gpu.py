@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from gateway.simulator.drifting import Drifts
-from gateway.simulator.gpu import RESERVED_BYTES, GpuHost, Work
+from gateway.simulator.gpu import IDLE_BIT, RESERVED_BYTES, GpuHost, Work
 from gateway.simulator.loading import Phase, needed_bytes, plan_start
 from gateway.simulator.nccl import AllReduce, Outcome, resolve
 from gateway.simulator.physics import decode_parts
@@ -59,7 +59,7 @@ def test_errors_of_the_driver_are_kept_with_their_instant() -> None:
 
 @pytest.mark.parametrize(
     "streams, power_w, clock_mhz, reasons",
-    [(0, 130, 1980, 1), (1, 497, 1980, 0), (64, 640, 1505, POWER_CAP_BIT)],
+    [(0, 130, 1980, 0), (1, 497, 1980, 0), (64, 640, 1505, POWER_CAP_BIT)],
 )
 def test_the_readings_are_those_of_the_recorded_card(streams: int, power_w: int, clock_mhz: int, reasons: int) -> None:
     host = GpuHost(H200.box)
@@ -72,7 +72,10 @@ def test_the_readings_are_those_of_the_recorded_card(streams: int, power_w: int,
 
 
 def test_a_card_without_a_server_rests_deeper() -> None:
-    assert GpuHost(H200.box).reading(0, Work(streams=0), drifts=nothing(H200)).power_w == 84
+    reading = GpuHost(H200.box).reading(0, Work(streams=0), drifts=nothing(H200))
+    assert reading.sm_clock_mhz == pytest.approx(345, abs=1)
+    assert reading.reasons == IDLE_BIT
+    assert reading.power_w == pytest.approx(84, abs=1)
 
 
 def test_a_start_goes_through_its_phases_in_the_published_time() -> None:
