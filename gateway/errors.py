@@ -14,6 +14,7 @@
     |   +-- NotAllowed                          403  the token lacks the scope, or a foreign Host or Origin
     |   +-- NotFound                            404  no backend, request or other thing of that name
     |   +-- TooManyAttempts                     429  too many wrong tokens from one address
+    |   +-- Quarantined                         422  backends died with such a request in flight
     +-- Overloaded             fault gateway    429  the gateway's own in-flight limit is reached
     +-- NothingServing         fault backend    503  no backend of the pool is serving
     +-- ShuttingDown           fault gateway    503  the gateway is on its way out
@@ -151,6 +152,13 @@ class TooManyAttempts(ClientError):
     type = "rate_limit_error"
     status = 429
     retryable = True
+
+
+class Quarantined(ClientError):
+    """Several backends died with a request like this one in flight; it is refused for a while."""
+
+    code = "quarantined"
+    status = 422
 
 
 class UnsupportedEncoding(ClientError):

@@ -16,10 +16,14 @@ from collections.abc import Callable, Mapping
 
 from aiohttp import web
 
+from gateway.core.link.messages import RequestRecord
 from gateway.core.request.body import may_inject_usage, renamed
+from gateway.core.routing.backpressure import BUSY_STATUSES, busy_s
 from gateway.core.routing.endpoints import Endpoint, Serves
+from gateway.core.routing.evidence import ENGINE_DEAD
 from gateway.core.routing.headers import upstream_headers
-from gateway.core.routing.retry import may_try_elsewhere
+from gateway.core.routing.retry import Attempt, may_try_elsewhere
+from gateway.core.stream.chunk import ENGINE_DEAD_WORDS
 from gateway.core.stream.summary import Dialect, Ending
 from gateway.errors import ConnectFailed, GatewayError, GatewayFault, MethodNotAllowed, NothingServing, ShuttingDown
 from gateway.proxy import envelope
@@ -35,6 +39,7 @@ from gateway.proxy.visit import Visit
 from gateway.proxy.wire import Answered, ClientWire
 
 CLIENT_ERRORS = range(400, 500)
+LOST = (Ending.EOF, Ending.RESET)
 
 log = logging.getLogger("gateway.pipeline")
 
@@ -90,7 +95,7 @@ class Pipeline:
             self._refuse(visit, wire, GatewayFault("the gateway has a defect; the request was not completed"))
         finally:
             if engine:
-                self._settler.settle(visit)
+                self._look_back(visit, self._settler.settle(visit))
             visit.forget()
         keep_alive = visit.keep_alive and wire.open and not self._desk.stopping
         # Answers to a client that never reads must not pile up, nor keep a connection open that is to be closed.
@@ -108,7 +113,9 @@ class Pipeline:
             await read_body(visit, request, dialect=dialect, limits=limits, clock=self._clock)
             self._admit(visit, request, dialect)
             while True:
-                with self._desk.lease(pool=visit.pool, model=visit.model, tried=visit.tried) as lease:
+                with self._desk.lease(
+                    pool=visit.pool, model=visit.model, tried=visit.tried, session=visit.session
+                ) as lease:
                     visit.tried.append(lease.backend.name)
                     if await self._attempt(visit, wire, lease, dialect=dialect, endpoint=endpoint):
                         return
@@ -123,6 +130,8 @@ class Pipeline:
             body = visit.body = renamed(body, model)
         visit.model, visit.shape = body.model, body.shape
         visit.pool = self._desk.pool_for(body.model)
+        if self._desk.balance.by_session:
+            visit.session = self._desk.balance.session_of(visit.pool, body, request.headers.get("X-Session-Id"))
         visit.injected = may_inject_usage(body, dialect)
         visit.extra_headers = upstream_headers(request.headers.items())
         visit.queued = visit.admitted = self._clock()
@@ -131,6 +140,8 @@ class Pipeline:
         self, visit: Visit, wire: ClientWire, lease: Lease, *, dialect: Dialect, endpoint: Endpoint
     ) -> bool:
         """One attempt; True when the request is over, False when another backend may be tried."""
+        if self._desk.ward.watching:
+            self._desk.ward.check(visit)
         backend = visit.backend = lease.backend
         visit.attempts += 1
         visit.exchange, visit.status = None, 0  # of an attempt before this one
@@ -148,6 +159,7 @@ class Pipeline:
             wire,
             backend=backend,
             stopping=lambda: self._desk.is_stopping(backend.name),
+            free_in_s=lambda: self._desk.free_in_s(pool=visit.pool, model=visit.model),
             dialect=dialect,
             clock=self._clock,
         )
@@ -187,7 +199,9 @@ class Pipeline:
         stopping = visit.backend is not None and self._desk.is_stopping(visit.backend.name)
         attempt = attempt_of(visit, exchange, dialect=dialect, stopping=stopping)
         visit.ending = attempt.ending
-        self._note_failure(visit, attempt.status)
+        self._note_failure(visit, attempt)
+        if attempt.status in BUSY_STATUSES and visit.backend is not None and exchange.head is not None:
+            self._desk.balance.busy(visit.backend.name, busy_s(exchange.head.headers))
         if may_try_elsewhere(attempt) and self._desk.has_other(pool=visit.pool, model=visit.model, tried=visit.tried):
             return False
         held = held_answer(exchange)
@@ -200,13 +214,25 @@ class Pipeline:
             visit.error = exchange.relay.told if exchange.relay is not None else error
         return True
 
-    def _note_failure(self, visit: Visit, status: int) -> None:
+    def _note_failure(self, visit: Visit, attempt: Attempt) -> None:
         if visit.backend is None:
             return
+        backend = visit.backend.name
         if visit.ending in FAILURES or visit.ending in TIMEOUTS:
-            self._settler.attempt_failed(visit.backend.name, error_for(visit.ending).code)
-        elif visit.ending is Ending.BAD_STATUS and status not in CLIENT_ERRORS:
-            self._settler.attempt_failed(visit.backend.name, f"status_{status}")
+            lost = visit.ending in LOST and visit.snapshot.policy.poison.deaths > 0
+            code = error_for(visit.ending).code
+            self._settler.attempt_failed(backend, code, fingerprint=visit.known_by() if lost else "")
+        elif visit.ending is Ending.BAD_STATUS and attempt.status not in CLIENT_ERRORS:
+            self._settler.attempt_failed(backend, f"status_{attempt.status}")
+            if ENGINE_DEAD_WORDS in attempt.answer:
+                self._settler.attempt_failed(backend, ENGINE_DEAD, fingerprint=visit.known_by())
+
+    def _look_back(self, visit: Visit, record: RequestRecord) -> None:
+        """What the end says of the request itself: whether engines die of it."""
+        told = self._desk.ward.verdict(visit, record)
+        if told is not None and visit.backend is not None:
+            code, fingerprint = told
+            self._settler.attempt_failed(visit.backend.name, code, fingerprint=fingerprint)
 
     def _target(self, url: str, tls_ca: str) -> Target:
         target = self._targets.get((url, tls_ca))

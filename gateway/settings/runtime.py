@@ -12,6 +12,7 @@ from pydantic import Field
 
 from gateway.core.routing.cors import CorsPolicy
 from gateway.core.routing.snapshot import CommentPolicy, HeaderPolicy, LimitPolicy, TimerPolicy
+from gateway.settings.routing import Poison, Routing
 from gateway.settings.section import Section
 from gateway.settings.types import (
     BackendUrl,
@@ -87,6 +88,7 @@ class Pool(Section):
         1,
         description="With fewer backends serving than this, `status` calls the pool short.",
     )
+    routing: Routing = Field(default_factory=Routing, description=Routing.__doc__)
     backends: tuple[Backend, ...] = Field(min_length=1, description="A list with at least one server.")
 
 
@@ -245,4 +247,5 @@ class Runtime(Section):
     headers: Headers = Field(default_factory=Headers, description=Headers.__doc__)
     cors: Cors = Field(default_factory=Cors, description=Cors.__doc__)
     comments: Comments = Field(default_factory=Comments, description=Comments.__doc__)
+    poison: Poison = Field(default_factory=Poison, description=Poison.__doc__)
     probes: Probes = Field(default_factory=Probes, description=Probes.__doc__)

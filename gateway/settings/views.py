@@ -7,6 +7,7 @@ state.
 from __future__ import annotations
 
 from gateway.core.routing.cors import CorsPolicy
+from gateway.core.routing.policy import PoisonPolicy
 from gateway.core.routing.snapshot import CommentPolicy, HeaderPolicy, LimitPolicy, TimerPolicy, WorkerPolicy
 from gateway.settings.runtime import Runtime
 
@@ -19,4 +20,5 @@ def to_policy(runtime: Runtime) -> WorkerPolicy:
         headers=HeaderPolicy(**runtime.headers.model_dump()),
         comments=CommentPolicy(**runtime.comments.model_dump()),
         cors=CorsPolicy(**runtime.cors.model_dump()),
+        poison=PoisonPolicy(**runtime.poison.model_dump()),
     )

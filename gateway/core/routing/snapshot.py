@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from gateway.core.routing.backend import BackendState
 from gateway.core.routing.cors import CorsPolicy
+from gateway.core.routing.policy import PoisonPolicy, RoutingPolicy
 
 
 class TimerPolicy(Struct, frozen=True, kw_only=True):
@@ -71,6 +72,7 @@ class WorkerPolicy(Struct, frozen=True, kw_only=True):
     headers: HeaderPolicy = HeaderPolicy()
     comments: CommentPolicy = CommentPolicy()
     cors: CorsPolicy = CorsPolicy()
+    poison: PoisonPolicy = PoisonPolicy()
 
 
 class BackendView(Struct, frozen=True, kw_only=True):
@@ -79,7 +81,7 @@ class BackendView(Struct, frozen=True, kw_only=True):
     ``url`` is ``http://host:port``, ``https://host:port`` or ``unix:/path``; ``api_key_env`` names the environment
     variable that holds the backend's own key; ``tls_ca`` is a PEM file that https must verify against ("" = the
     system's); ``models`` are the ids that the backend itself reports; ``stopping`` says that we ourselves are ending
-    it, which widens what may be retried.
+    it, which widens what may be retried.  ``serving_since``: monotonic, 0 where it served before anybody looked.
     """
 
     name: str
@@ -91,6 +93,7 @@ class BackendView(Struct, frozen=True, kw_only=True):
     models: tuple[str, ...] = ()
     profile: str = ""
     stopping: bool = False
+    serving_since: float = 0.0
 
 
 class Alias(Struct, frozen=True):
@@ -106,6 +109,7 @@ class PoolView(Struct, frozen=True, kw_only=True):
     name: str
     models: tuple[str, ...] = ()
     aliases: tuple[Alias, ...] = ()
+    routing: RoutingPolicy = RoutingPolicy()
 
 
 class ModelCard(Struct, frozen=True, kw_only=True):
