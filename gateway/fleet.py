@@ -210,7 +210,7 @@ class Fleet:
         return None if member is None else member.health.state
 
     def serving_since(self, name: str) -> float | None:
-        """Since when a backend serves, None for one that is not in the fleet; 0: since before anybody looked."""
+        """Since when a backend serves, None for one that is not in the fleet; see ``Health``."""
         member = self._members.get(name)
         return None if member is None else member.health.serving_since
 

@@ -130,7 +130,7 @@ class Balancer:
             case Policy.SESSION if session is not None:
                 return by_session(backends, load, session=session, seeds=self._seeds, weigh=weigh)
             case Policy.MEASURED_RATE:
-                return fastest(backends, load, rate=self._rate, weigh=weigh, turn=turn)
+                return fastest(backends, load, rate=self._rate, weigh=weigh, draw=self._draw, turn=turn)
             case Policy.SESSION | Policy.LEAST_IN_FLIGHT:
                 if weigh is None:
                     return least_in_flight(backends, load, turn=turn)

@@ -20,6 +20,6 @@ def fingerprint(body: ParsedBody) -> str:
     digest = blake2b(digest_size=8)
     for name in sorted(body.fields.keys() - LEFT_OUT):
         value = memoryview(body.fields[name])
-        digest.update(b"%b\0%d\0" % (name.encode("utf-8", "surrogatepass"), len(value)))
+        digest.update(b"%b\0%d\0" % (name.encode(), len(value)))
         digest.update(value)
     return digest.hexdigest()

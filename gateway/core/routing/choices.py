@@ -64,25 +64,34 @@ def fastest(
     *,
     rate: Callable[[str, int], float | None],
     weigh: Weigh | None = None,
+    draw: Draw,
     turn: int,
 ) -> BackendView | None:
     """Where a stream is predicted to be fastest, itself counted.
 
-    A backend that was never measured has no prediction.  It gets the request as long as it has no more in flight than
-    the fastest one, so that it comes to be measured; among several such the one with the fewest.
+    In its slow start a backend counts as if it had more streams, by its weight.  One that was never measured has no
+    prediction: it gets the request as long as it has no more in flight than the fastest one, so that it comes to be
+    measured; among several such the one with the fewest.
     """
     best: BackendView | None = None
     best_tps = 0.0
     unmeasured: list[BackendView] = []
     for backend in backends:
-        predicted = rate(backend.name, load(backend.name) + 1)
-        if predicted is None:
+        streams = load(backend.name) + 1
+        tps = rate(backend.name, streams if weigh is None else ceil(streams / weigh(backend)))
+        if tps is None:
             unmeasured.append(backend)
-            continue
-        tps = predicted if weigh is None else predicted * weigh(backend)
-        if best is None or tps > best_tps:
+        elif best is None or tps > best_tps:
             best, best_tps = backend, tps
-    other = least_in_flight(unmeasured, load, turn=turn)
-    if best is None or (other is not None and load(other.name) <= load(best.name)):
-        return other
-    return best
+    other = _least(unmeasured, load, weigh=weigh, draw=draw, turn=turn)
+    if best is None or other is None:
+        return best or other
+    return _least([other, best], load, weigh=weigh, draw=draw, turn=0)  # of equals the first
+
+
+def _least(
+    backends: Sequence[BackendView], load: Load, *, weigh: Weigh | None, draw: Draw, turn: int
+) -> BackendView | None:
+    if weigh is None or not backends:
+        return least_in_flight(backends, load, turn=turn)
+    return least_by_weight(backends, load, weigh=weigh, draw=draw)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from gateway.core.routing.backend import BackendState, may_follow
+from gateway.core.routing.backend import ALWAYS, BackendState, may_follow
 from gateway.core.routing.evidence import (
     ENGINE_DEAD,
     LOST_CONNECTION,
@@ -81,7 +81,7 @@ class Health:
     the bad ones, ``bad_result`` and ``bad_what`` tell of the last (``bad_mixed``: not all of a kind).  ``strikes``
     counts ejections by passive failures that are not forgotten yet; not before ``readmit_at`` may the backend serve
     again; ``proven``: a request ended well since it serves.  ``by_requests``: ejected by failing requests, and ``kept``
-    when that may not be.  ``serving_since`` is when it began to serve, 0 where that was before anybody looked;
+    when that may not be.  ``serving_since`` is when it began to serve, ``ALWAYS`` before anybody looked;
     ``fresh`` says that the next beginning counts as one.
     """
 
@@ -100,7 +100,7 @@ class Health:
     proven: bool = False
     by_requests: bool = False
     kept: bool = False
-    serving_since: float = 0.0
+    serving_since: float = ALWAYS
     fresh: bool = True
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from gateway.core.routing.backend import ALWAYS
 from gateway.core.routing.snapshot import BackendView
 
 FLOOR: Final = 0.1
@@ -25,4 +26,4 @@ def weight(backend: BackendView, slow_start_s: float, *, now: float) -> float:
 
 def warm_at(backends: Iterable[BackendView], slow_start_s: float) -> float:
     """When the last of ``backends`` will have the weight 1."""
-    return max((backend.serving_since + slow_start_s for backend in backends), default=0.0)
+    return max((backend.serving_since + slow_start_s for backend in backends), default=ALWAYS)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from gateway.core.routing.backend import BackendState
+from gateway.core.routing.backend import ALWAYS, BackendState
 from gateway.core.routing.cors import CorsPolicy
 from gateway.core.routing.policy import PoisonPolicy, RoutingPolicy
 
@@ -81,7 +81,7 @@ class BackendView(Struct, frozen=True, kw_only=True):
     ``url`` is ``http://host:port``, ``https://host:port`` or ``unix:/path``; ``api_key_env`` names the environment
     variable that holds the backend's own key; ``tls_ca`` is a PEM file that https must verify against ("" = the
     system's); ``models`` are the ids that the backend itself reports; ``stopping`` says that we ourselves are ending
-    it, which widens what may be retried.  ``serving_since``: monotonic, 0 where it served before anybody looked.
+    it, which widens what may be retried.  ``serving_since``: monotonic.
     """
 
     name: str
@@ -93,7 +93,7 @@ class BackendView(Struct, frozen=True, kw_only=True):
     models: tuple[str, ...] = ()
     profile: str = ""
     stopping: bool = False
-    serving_since: float = 0.0
+    serving_since: float = ALWAYS
 
 
 class Alias(Struct, frozen=True):

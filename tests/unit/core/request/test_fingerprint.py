@@ -1,0 +1,55 @@
+"""A request's fingerprint: equal for equal work, different for anything else."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.core.request.body import parse_body, renamed
+from gateway.core.request.fingerprint import fingerprint
+from gateway.core.stream.summary import Dialect
+
+
+def of(text: str) -> str:
+    return fingerprint(parse_body(text.encode(), Dialect.CHAT))
+
+
+PLAIN = of('{"model":"m","messages":[{"role":"user","content":"x"}]}')
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"messages":[{"role":"user","content":"x"}],"model":"m"}',
+        '{"model":"m","stream":true,"messages":[{"role":"user","content":"x"}]}',
+        '{"model":"m","stream":true,"stream_options":{"include_usage":true},"messages":[{"role":"user","content":"x"}]}',
+        '{"model":"m","request_id":"r","stream_interval":4,"messages":[{"role":"user","content":"x"}]}',
+    ],
+)
+def test_the_order_of_fields_and_how_the_answer_is_sent_do_not_count(text: str) -> None:
+    assert of(text) == PLAIN
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"model":"n","messages":[{"role":"user","content":"x"}]}',
+        '{"model":"m","messages":[{"role":"user","content":"y"}]}',
+        '{"model":"m","messages":[{"role":"user","content":"x"}],"max_tokens":1}',
+        '{"model":"m","prompt":[{"role":"user","content":"x"}]}',
+        '{"model":"m"}',
+        "{}",
+    ],
+)
+def test_everything_else_does(text: str) -> None:
+    assert of(text) != PLAIN
+
+
+def test_it_is_sixteen_digits_of_the_body_as_it_goes_upstream() -> None:
+    assert len(PLAIN) == 16
+    assert int(PLAIN, 16) >= 0
+    body = parse_body(b'{"model":"alias"}', Dialect.CHAT)
+    assert fingerprint(renamed(body, "m")) == of('{"model":"m"}')
+
+
+def test_names_and_values_cannot_run_into_each_other() -> None:
+    assert of('{"a":12,"b":3}') != of('{"a":1,"b":23}')
