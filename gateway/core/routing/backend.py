@@ -10,7 +10,6 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
 
-
 ALWAYS: Final = float("-inf")
 """Since when a backend serves that served before anybody looked."""
 

@@ -7,8 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from gateway.core.routing.policy import PoisonPolicy, RoutingPolicy
 from gateway.core.routing.snapshot import HeaderPolicy, LimitPolicy, TimerPolicy, WorkerPolicy
 from gateway.settings import parse, to_policy
+from gateway.settings.routing import Poison, Routing
 from gateway.settings.runtime import Headers, Limits, Timers
 from gateway.settings.section import Section
 
@@ -26,7 +28,16 @@ WITHOUT_SETTING = {"profile_name"}
 """Of no effect until backends have profiles, so not offered."""
 
 
-@pytest.mark.parametrize("section, policy", [(Timers, TimerPolicy), (Limits, LimitPolicy), (Headers, HeaderPolicy)])
+@pytest.mark.parametrize(
+    "section, policy",
+    [
+        (Timers, TimerPolicy),
+        (Limits, LimitPolicy),
+        (Headers, HeaderPolicy),
+        (Routing, RoutingPolicy),
+        (Poison, PoisonPolicy),
+    ],
+)
 def test_a_section_and_its_policy_have_the_same_names_and_defaults(section: type[Section], policy: Any) -> None:
     values = {name: value for name, value in msgspec.structs.asdict(policy()).items() if name not in WITHOUT_SETTING}
     assert section().model_dump() == values
