@@ -55,6 +55,8 @@ class Balancer:
 
     def __init__(self, *, clock: Callable[[], float], draw: Callable[[], float] | None = None) -> None:
         """``draw`` gives numbers from [0, 1)."""
+        self.plain = True
+        """Whether least in-flight decides alone: then :meth:`choose` need not be called."""
         self.by_session = False
         """Whether a pool asks for the sessions of its requests."""
         self._clock = clock
@@ -80,6 +82,7 @@ class Balancer:
         for owned in (self._paces, self._busy_until):
             for name in [name for name in owned if name not in self._seeds]:
                 del owned[name]
+        self._settle()
 
     def learn(self, pace: Pace) -> None:
         """A backend was measured."""
@@ -88,6 +91,7 @@ class Balancer:
     def busy(self, backend: str, busy_s: float) -> None:
         """``backend`` said that it cannot take more at present."""
         self._busy_until[backend] = self._clock() + busy_s
+        self._settle()
 
     def free_in_s(self, backends: Iterable[BackendView]) -> float:
         """When the first of ``backends`` may take more; 0: now."""
@@ -107,7 +111,7 @@ class Balancer:
         self, backends: Sequence[BackendView], load: Load, *, session: int | None, turn: int
     ) -> BackendView | None:
         """One of ``backends``, which are of one pool; None when there is none."""
-        if self._busy_until and len(backends) > 1:
+        if self._busy_until:
             backends = self._without_busy(backends)
         rule = self._rules.get(backends[0].pool) if self._rules and backends else None
         if rule is None:
@@ -118,6 +122,7 @@ class Balancer:
         now = self._clock()
         for name in [name for name, until in self._busy_until.items() if until <= now]:
             del self._busy_until[name]
+        self._settle()
         return [backend for backend in backends if backend.name not in self._busy_until] or backends
 
     def _by_rule(
@@ -143,7 +148,11 @@ class Balancer:
             return partial(weight, slow_start_s=rule.policy.slow_start_s, now=now)
         if rule.policy.policy is Policy.LEAST_IN_FLIGHT:
             del self._rules[pool]
+            self._settle()
         return None
+
+    def _settle(self) -> None:
+        self.plain = not (self._rules or self._busy_until)
 
     def _rate(self, backend: str, streams: int) -> float | None:
         pace = self._paces.get(backend)

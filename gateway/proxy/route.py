@@ -14,7 +14,7 @@ from typing import Self
 from gateway.core.admission.limits import admit_one
 from gateway.core.link.messages import ControlMessage, DrainAck, NewSnapshot, Pace, Pulse, Quarantine, Refused, Shares
 from gateway.core.routing.backend import BackendState
-from gateway.core.routing.select import candidates, pool_for
+from gateway.core.routing.select import candidates, least_in_flight, pool_for
 from gateway.core.routing.snapshot import BackendView, Snapshot
 from gateway.core.stream.silence import PulseReading, PulseTrack
 from gateway.errors import NothingServing
@@ -146,7 +146,11 @@ class Desk:
         suspects = self._suspect_since
         trusted = [b for b in eligible if now - suspects.get(b.name, NEVER) > SUSPECT_S] if suspects else eligible
         self._turn += 1
-        chosen = self.balance.choose(trusted or eligible, self._load, session=session, turn=self._turn)
+        balance, backends = self.balance, trusted or eligible
+        if balance.plain:
+            chosen = least_in_flight(backends, self._load, turn=self._turn)
+        else:
+            chosen = balance.choose(backends, self._load, session=session, turn=self._turn)
         if chosen is None:
             raise NothingServing("no backend is serving this model at present", retry_after_s=RETRY_AFTER_S)
         return Lease(self, chosen)

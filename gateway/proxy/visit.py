@@ -13,7 +13,7 @@ from gateway.core.stream.summary import Ending, RequestShape
 from gateway.errors import GatewayError
 from gateway.proxy.forward import Exchange
 
-KEPT_BODY_BYTES = 8 * 1024
+KEPT_BODY_BYTES = 16 * 1024
 """Bodies up to this are kept to the end, in case that the backend dies of them; of longer ones the fingerprint is."""
 
 

@@ -1,8 +1,9 @@
 """A request's fingerprint: 64 bits that tell whether two requests ask an engine for the same work.
 
 Station admit.  Of the body as it goes upstream, top-level fields in order of their names, without what says only how
-the answer is sent.  Values count as the client wrote them: a retry writes them the same.  Cannot be turned back into
-text; nothing else of a request may be kept.  Pure.
+the answer is sent.  Values count as the client wrote them: a retry writes them the same.  Of a very long value its
+length and samples count, so that no body can keep the process busy.  Cannot be turned back into text; nothing else of
+a request may be kept.  Pure.
 """
 
 from __future__ import annotations
@@ -14,6 +15,12 @@ from gateway.core.request.body import ParsedBody
 
 LEFT_OUT: Final = frozenset({"stream", "stream_options", "stream_interval", "request_id"})
 
+MAX_HASHED_BYTES: Final = 64 * 1024
+"""Of one value; a longer one is sampled."""
+
+SAMPLES: Final = 16
+_SAMPLE_BYTES: Final = MAX_HASHED_BYTES // SAMPLES
+
 
 def fingerprint(body: ParsedBody) -> str:
     """Sixteen hexadecimal digits."""
@@ -21,5 +28,10 @@ def fingerprint(body: ParsedBody) -> str:
     for name in sorted(body.fields.keys() - LEFT_OUT):
         value = memoryview(body.fields[name])
         digest.update(b"%b\0%d\0" % (name.encode(), len(value)))
-        digest.update(value)
+        if len(value) <= MAX_HASHED_BYTES:
+            digest.update(value)
+            continue
+        for at in range(SAMPLES):  # evenly, the first and the last bytes among them
+            start = (len(value) - _SAMPLE_BYTES) * at // (SAMPLES - 1)
+            digest.update(value[start : start + _SAMPLE_BYTES])
     return digest.hexdigest()

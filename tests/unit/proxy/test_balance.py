@@ -89,12 +89,12 @@ def test_backends_that_are_equally_new_share_as_if_none_were() -> None:
 def test_a_plain_pool_is_plain_again_once_everybody_is_warm() -> None:
     scene = Scene(a=ALWAYS, b=100.0)
     scene.go()
-    assert scene.balance._rules
+    assert not scene.balance.plain
     scene.now += 20.0
     scene.go()
-    assert not scene.balance._rules
+    assert scene.balance.plain
     scene.follow(*scene.backends)
-    assert not scene.balance._rules
+    assert scene.balance.plain
 
 
 def test_a_busy_backend_is_passed_over_while_another_is_free() -> None:
@@ -109,6 +109,10 @@ def test_a_busy_backend_is_passed_over_while_another_is_free() -> None:
     assert scene.balance.free_in_s([]) == 0
     scene.now += 1.0
     assert scene.counts(3) == {"a": 3}
+    assert not scene.balance.plain
+    scene.now += 1.0
+    scene.go()
+    assert scene.balance.plain
 
 
 def test_what_is_known_of_a_backend_goes_with_it() -> None:

@@ -44,6 +44,17 @@ def test_everything_else_does(text: str) -> None:
     assert of(text) != PLAIN
 
 
+@pytest.mark.parametrize("at", [0, 1000, 150_000, 299_999])
+def test_of_a_very_long_value_samples_count_and_its_length(at: int) -> None:
+    def long(*, changed: str, length: int = 300_000) -> str:
+        text = "x" * at + changed + "x" * (length - at - 1)
+        return of(f'{{"prompt":"{text}"}}')
+
+    assert long(changed="x") == long(changed="x")
+    assert (long(changed="y") != long(changed="x")) is (at != 150_000), "between two samples nobody looks"
+    assert long(changed="x", length=300_001) != long(changed="x")
+
+
 def test_it_is_sixteen_digits_of_the_body_as_it_goes_upstream() -> None:
     assert len(PLAIN) == 16
     assert int(PLAIN, 16) >= 0
