@@ -11,6 +11,7 @@ import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import assert_never
 
 from gateway.core.link.messages import Pace
 from gateway.core.request.body import ParsedBody
@@ -140,6 +141,8 @@ class Balancer:
                 if weigh is None:
                     return least_in_flight(backends, load, turn=turn)
                 return least_by_weight(backends, load, weigh=weigh, draw=self._draw)
+            case _:
+                assert_never(policy.policy)
 
     def _weigh(self, rule: _Rule, pool: str) -> Weigh | None:
         """None where every backend of the pool has its whole weight; a plain pool is plain again from then on."""
