@@ -22,7 +22,7 @@ from gateway.core.routing.policy import RoutingPolicy
 from gateway.core.routing.reading import EngineReading, generation_tps, has_restarted
 from gateway.core.routing.snapshot import Alias, BackendView, ModelCard, PoolView, Snapshot
 from gateway.ports import BackendReport, PoolReport
-from gateway.settings import Backend, Pool, Runtime, to_policy
+from gateway.settings import Backend, Pool, Runtime, to_policy, to_reasoning
 
 SUSPECT_S = 0.5
 """Period of probes while something is wrong: a restarted engine serves again within this and one probe."""
@@ -116,7 +116,6 @@ class Fleet:
         if member is None:
             return Notice()
         was = member.health.state
-        # Only failing requests have to ask, and they are many: nothing is worked out for anything else.
         spared = isinstance(event, RequestFailed) and not self._may_eject(member.pool)
         since = member.health.serving_since
         done = step(member.health, event, policy=self._health_policy, now=now, may_eject=not spared)
@@ -131,9 +130,8 @@ class Fleet:
         return Notice(states=(change,), pools=self._pool_changes(member.pool, now), probe_now=probe_now)
 
     def _may_eject(self, name: str) -> bool:
-        pool = next(pool for pool in self._runtime.pools if pool.name == name)
-        members = [member.health for member in self._members.values() if member.pool == name]
-        return may_eject(members, share=pool.routing.max_ejected)
+        share = next(pool.routing.max_ejected for pool in self._runtime.pools if pool.name == name)
+        return may_eject([it.health for it in self._members.values() if it.pool == name], share=share)
 
     def probed(self, name: str, *, now: float) -> None:
         """A probe of ``name`` ended, whatever its result."""
@@ -279,9 +277,14 @@ class Fleet:
 
 
 def _pool_view(pool: Pool) -> PoolView:
-    aliases = tuple(Alias(alias.name, alias.model) for alias in pool.aliases)
-    routing = msgspec.convert(pool.routing.model_dump(), RoutingPolicy)
-    return PoolView(name=pool.name, models=pool.models, aliases=aliases, routing=routing)
+    return PoolView(
+        name=pool.name,
+        models=pool.models,
+        aliases=tuple(Alias(alias.name, alias.model) for alias in pool.aliases),
+        routing=msgspec.convert(pool.routing.model_dump(), RoutingPolicy),
+        reasoning=to_reasoning(pool.reasoning),
+        model_reasoning={it.model: to_reasoning(it) for it in pool.reasoning.models},
+    )
 
 
 def _view(member: _Member) -> BackendView:

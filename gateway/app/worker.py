@@ -28,6 +28,8 @@ from gateway.proxy.link import WorkerLink
 from gateway.proxy.pipeline import Pipeline
 from gateway.proxy.route import Desk
 from gateway.proxy.settle import Settler
+from gateway.proxy.side import SideShelf
+from gateway.proxy.side_door import SideDoor
 from gateway.proxy.upstream import Upstreams
 from gateway.proxy.wire import WireServer, has_fast_parser
 
@@ -87,12 +89,16 @@ class WorkerShell:
             slot=slot, clock=self._clock, offer=self._link.offer, report_failure=self._link.offer_failure
         )
         self._upstreams = Upstreams(self._clock)
+        self._sides = SideShelf(slot=slot, clock=self._clock)
+        self._side_door = SideDoor(self._sides, spec.runtime_dir if spec.workers > 1 else None)
         self._pipeline = Pipeline(
             desk=self._desk,
             upstreams=self._upstreams,
             settler=self._settler,
             endpoints=ENDPOINTS,
             version=__version__,
+            sides=self._sides,
+            side_door=self._side_door,
             clock=self._clock,
         )
         self._server = WireServer(
@@ -116,6 +122,7 @@ class WorkerShell:
                 await self._may_begin.wait()
         self._nursery.spawn(self._sweep_on(), name="sweep")
         if not self._stop.is_set():
+            await self._side_door.open()
             await self._accepting.begin(self._slot)
             self.ready()
             await self._stop.wait()
@@ -149,6 +156,7 @@ class WorkerShell:
                 await self._desk.quiet.wait()
         self._patience = None
         self._pipeline.end_all()
+        self._side_door.close()
         await self._server.shutdown(LAST_ANSWERS_S)
         await self._link.close(timeout_s=LAST_RECORDS_S)
         self._upstreams.close()
@@ -163,6 +171,7 @@ class WorkerShell:
                 await asyncio.sleep(SWEEP_S)
 
     async def _sweep(self) -> None:
+        self._sides.sweep()
         self._upstreams.sweep(idle_s=self._desk.snapshot.policy.timers.upstream_idle_s)
         if self._certificate is not None:
             self._certificate.renew()

@@ -14,11 +14,13 @@ from typing import Final
 from aiohttp import web
 from msgspec import structs
 
-from gateway.core.request.body import parse_body
+from gateway.core.request.body import no_body, parse_body
+from gateway.core.request.form import boundary_of, parse_form
+from gateway.core.request.policy import check_fields, check_parameters
 from gateway.core.routing.cors import answer_lines, preflight_lines
-from gateway.core.routing.endpoints import Endpoint, Serves
+from gateway.core.routing.endpoints import Endpoint, Serves, Takes, checked_query, locate
 from gateway.core.routing.headers import client_request_id
-from gateway.core.routing.snapshot import LimitPolicy
+from gateway.core.routing.snapshot import LimitPolicy, WorkerPolicy
 from gateway.core.stream.summary import Dialect
 from gateway.errors import (
     BadRequest,
@@ -29,11 +31,19 @@ from gateway.errors import (
     UnknownEndpoint,
     UnsupportedEncoding,
 )
+from gateway.proxy.deliver import asked_delivery
 from gateway.proxy.visit import Visit
 from gateway.proxy.wire import ClientWire, raw_target
 
 METRICS_MODES: Final = frozenset({"none", "usage", "event"})
+CLOSED_EVENTS: Final = (Dialect.RESPONSES, Dialect.MESSAGES)
+"""Dialects whose clients know a closed set of events."""
+
 _HOST: Final = re.compile(r"[A-Za-z0-9._~%:\[\]\-]{0,255}")
+_ASKS_STREAM: Final = (b"stream=t", b"stream=T", b"stream=1")
+MAX_IDLE_BODY_BYTES: Final = 4096
+"""Of a body where none says anything."""
+
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
@@ -48,11 +58,11 @@ def read_head(visit: Visit, request: web.BaseRequest, *, endpoints: Mapping[str,
     if cors.origins:
         visit.cors = answer_lines(cors, headers.get("Origin"))
     _check_framing(visit, request)
-    path = raw_target(request).partition("?")[0]
-    endpoint = endpoints.get(path)
-    if endpoint is None:
+    path, _, query = raw_target(request).partition("?")
+    found = locate(endpoints, path)
+    if found is None:
         raise UnknownEndpoint("there is no such endpoint here")
-    visit.endpoint = endpoint
+    visit.endpoint, visit.thing = endpoint, _ = found
     if request.method == "OPTIONS" and b"Access-Control-Allow-Origin" in visit.cors:
         visit.cors += preflight_lines(
             cors,
@@ -63,11 +73,18 @@ def read_head(visit: Visit, request: web.BaseRequest, *, endpoints: Mapping[str,
         return structs.replace(endpoint, serves=Serves.PREFLIGHT)
     if request.method not in endpoint.methods:
         raise MethodNotAllowed(f"this endpoint takes {' and '.join(sorted(endpoint.methods))} only")
+    if query and endpoint.query:
+        visit.query = checked_query(endpoint, query)
     metrics = headers.get("X-Gateway-Metrics")
     if metrics is not None:
         if metrics not in METRICS_MODES:
             raise BadRequest("X-Gateway-Metrics is none, usage or event", param="X-Gateway-Metrics")
+        if metrics == "event" and endpoint.dialect in CLOSED_EVENTS:
+            raise BadRequest(
+                "X-Gateway-Metrics is none or usage here: no event can be added", param="X-Gateway-Metrics"
+            )
         visit.metrics = metrics
+    visit.asked_delivery = asked_delivery(headers)
     return endpoint
 
 
@@ -90,15 +107,23 @@ async def read_body(
     visit: Visit,
     request: web.BaseRequest,
     *,
+    endpoint: Endpoint,
     dialect: Dialect,
-    limits: LimitPolicy,
+    policy: WorkerPolicy,
     clock: Callable[[], float],
 ) -> None:
-    """Receive and parse the body.  Raises ClientError of the kind that fits."""
-    headers = request.headers
-    media_type = headers.get("Content-Type", "").partition(";")[0].strip().lower()
-    if media_type != "application/json" and not media_type.endswith("+json"):
-        raise BadRequest("the Content-Type must be application/json", param="Content-Type")
+    """Receive the body, parse it, hold it against the parameter policy.  Raises ClientError of the kind that fits."""
+    headers, limits = request.headers, policy.limits
+    boundary = ""
+    match endpoint.takes:
+        case Takes.JSON:
+            media_type = headers.get("Content-Type", "").partition(";")[0].strip().lower()
+            if media_type != "application/json" and not media_type.endswith("+json"):
+                raise BadRequest("the Content-Type must be application/json", param="Content-Type")
+        case Takes.FORM:
+            boundary = boundary_of(headers.get("Content-Type", ""))
+        case Takes.NOTHING:
+            limits = structs.replace(limits, body_bytes=MAX_IDLE_BODY_BYTES)
     if headers.get("Content-Encoding", "identity").lower() != "identity":
         raise UnsupportedEncoding("the request body must not be compressed", param="Content-Encoding")
     length = request.content_length
@@ -108,7 +133,15 @@ async def read_body(
     data = await _receive(visit, request, limits)
     visit.upload_s = clock() - visit.accepted
     visit.request_bytes = len(data)
-    visit.body = parse_body(data, dialect)
+    match endpoint.takes:
+        case Takes.JSON:
+            visit.body = parse_body(data, dialect)
+            check_parameters(data, visit.body.fields, policy.parameters)
+        case Takes.FORM:
+            visit.body = parse_form(data, boundary)
+            check_fields(visit.body.fields, policy.parameters)
+        case Takes.NOTHING:
+            visit.body = no_body(stream=visit.query.startswith(_ASKS_STREAM))
 
 
 def _answer_expectation(request: web.BaseRequest) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from gateway.core.request.body import emit_body
+from gateway.core.request.body import JSON, emit_body
 from gateway.core.routing.credentials import bearer_line
 from gateway.core.routing.endpoints import Endpoint
 from gateway.core.routing.retry import Attempt, aborted_before_a_token
@@ -24,23 +24,38 @@ FIRST_ERROR_STATUS = 400
 
 
 def request_bytes(visit: Visit, target: Target, endpoint: Endpoint) -> bytes:
-    """The whole request for the backend: its path is a constant, its credentials are the backend's own."""
+    """The whole request for the backend: its path is the map's own, its credentials are the backend's."""
     if visit.body is None or visit.backend is None:
         raise GatewayFault("a request was forwarded without its body")
     body = emit_body(visit.body, inject_usage=visit.injected)
     key = os.environ.get(visit.backend.api_key_env, "") if visit.backend.api_key_env else ""
+    if not visit.body.media_type:
+        return b"%b %b HTTP/1.1\r\nHost: %b\r\n%bX-Request-Id: %b\r\n%b%b\r\n" % (
+            visit.method.encode("ascii"),  # one of the endpoint's
+            endpoint.target(visit.thing, visit.query),
+            target.host_header,
+            b"" if visit.method == "GET" else b"Content-Length: 0\r\n",
+            visit.request_id.encode("ascii"),
+            bearer_line(key),
+            visit.extra_headers,
+        )
     return (
-        b"POST %b HTTP/1.1\r\nHost: %b\r\nContent-Type: application/json\r\nContent-Length: %d\r\n"
-        b"X-Request-Id: %b\r\n%b%b\r\n%b"
+        b"POST %b HTTP/1.1\r\nHost: %b\r\nContent-Type: %b\r\nContent-Length: %d\r\nX-Request-Id: %b\r\n%b%b\r\n%b"
     ) % (
         endpoint.upstream_path,
         target.host_header,
+        visit.body.media_type,
         len(body),
         visit.request_id.encode("ascii"),
         bearer_line(key),
         visit.extra_headers,
         body,
     )
+
+
+def is_json(exchange: Exchange) -> bool:
+    """Whether the answer says that it is JSON: of anything else only the framing can be judged."""
+    return exchange.head is not None and exchange.head.content_type.startswith(JSON)
 
 
 def held_answer(exchange: Exchange) -> AnswerRelay | None:
@@ -59,7 +74,7 @@ def attempt_of(visit: Visit, exchange: Exchange, *, dialect: Dialect, stopping: 
     if ending is Ending.COMPLETE and status >= FIRST_ERROR_STATUS:
         ending = Ending.BAD_STATUS
     aborted = relay is not None and relay.zero_token_abort
-    if answer and status < FIRST_ERROR_STATUS and visit.shape is not None:
+    if answer and status < FIRST_ERROR_STATUS and visit.shape is not None and is_json(exchange):
         summary = summarise_body(dialect, answer, visit.shape)
         aborted = stopping and aborted_before_a_token(summary)
         if summary.bad_events and held is not None and not held.delimited:

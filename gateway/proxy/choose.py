@@ -11,16 +11,20 @@ from collections.abc import Callable
 from typing import Final
 
 from gateway.core.routing.backpressure import BUSY_STATUSES, RETRY_AFTER
+from gateway.core.routing.endpoints import JSON_ANSWER
 from gateway.core.routing.headers import downstream_headers
 from gateway.core.routing.snapshot import BackendView
-from gateway.core.stream.edit import Edit, ReportAsEvent, ReportInUsage, Untouched, UsageStripped, with_report_in_usage
+from gateway.core.stream.delivery.mode import Delivery
+from gateway.core.stream.edit import Edit, ReportAsEvent, Untouched, UsageStripped, with_report_in_usage
 from gateway.core.stream.http1 import ResponseHead, body_of
 from gateway.core.stream.pace import PaceReport, pace_report
 from gateway.core.stream.summary import Dialect, Ending, RequestShape, StreamSummary
 from gateway.core.stream.tap import Tap, summarise_body
+from gateway.core.stream.typed_report import report_in_usage
 from gateway.proxy import envelope
 from gateway.proxy.answer import AnswerRelay
 from gateway.proxy.attempt import FIRST_ERROR_STATUS
+from gateway.proxy.deliver import body_edit, stream_edit
 from gateway.proxy.forward import Exchange, Relay
 from gateway.proxy.relay import StreamRelay
 from gateway.proxy.visit import Visit
@@ -66,13 +70,14 @@ class RelayChooser:
             if head.status < FIRST_ERROR_STATUS:
                 return Ending.NOT_SSE  # an engine never redirects, and clients are not told of inside addresses
             return self._answer(exchange, head, edit=None)
+        endpoint = self._visit.endpoint
         if head.event_stream:
-            return self._stream(exchange, head)
-        json = head.content_type.startswith(b"application/json")
-        if self._shape.stream or not json:
+            return self._stream(exchange, head) if endpoint is None or endpoint.streams else Ending.NOT_SSE
+        fits = head.content_type.startswith(JSON_ANSWER if endpoint is None else endpoint.answers)
+        if self._shape.stream or not fits:
             return Ending.NOT_SSE
         edit = self._report_in_body if self._visit.metrics == "usage" else None
-        return self._answer(exchange, head, edit=edit)
+        return self._answer(exchange, head, edit=body_edit(self._visit, self._dialect, after=edit))
 
     def _stream(self, exchange: Exchange, head: ResponseHead) -> Relay:
         visit, limits = self._visit, self._visit.snapshot.policy.limits
@@ -88,8 +93,8 @@ class RelayChooser:
             head=self._head(head, length=None, chunked=client_chunked),
             body=body_of(head),
             dialect=self._dialect,
-            edit=self._edit(),
-            tap=Tap(self._dialect, self._shape, max_event_bytes=limits.event_bytes),
+            edit=stream_edit(visit, self._dialect, after=self._edit()),
+            tap=Tap(self._dialect, self._shape, max_event_bytes=limits.event_bytes, tags=visit.tags, on_id=visit.named),
             report=self._report,
             client_chunked=client_chunked,
             hold_bytes=limits.hold_bytes,
@@ -97,7 +102,8 @@ class RelayChooser:
             clock=self._clock,
         )
         comments = visit.snapshot.policy.comments
-        if comments.untouched and (comments.first_s or comments.every_s):
+        heard = comments.untouched or visit.delivery is not Delivery.PASS
+        if heard and (comments.first_s or comments.every_s):
             exchange.comment(relay, comments, self._dialect)
         return relay
 
@@ -117,6 +123,7 @@ class RelayChooser:
             body=body_of(head),
             length=head.length,
             edit=edit,
+            must_edit=edit is not None and visit.delivery is not Delivery.PASS,
             client_chunked=client_chunked,
             hold_bytes=limits.answer_hold_bytes,
             copy_bytes=limits.answer_tap_bytes,
@@ -127,7 +134,7 @@ class RelayChooser:
     def _edit(self) -> Edit:
         match self._visit.metrics:
             case "usage":
-                return ReportInUsage()
+                return report_in_usage(self._dialect)
             case "event":
                 return ReportAsEvent(UsageStripped() if self._visit.injected else _UNTOUCHED)
             case _:
@@ -141,6 +148,8 @@ class RelayChooser:
             + own_headers(visit, self._backend)
             + envelope.connection_line(keep_alive=visit.keep_alive, http_1_1=visit.http_1_1)
         )
+        if visit.side is not None and head.status in SUCCESS:
+            lines += b"X-Gateway-Reasoning-Stream: /v1/reasoning/%b\r\n" % visit.side.announce()
         if visit.metrics != "none":
             lines += self._server_timing()
         return envelope.head(head.status, head.reason, headers=lines, length=length, chunked=chunked)
@@ -164,7 +173,9 @@ class RelayChooser:
         return pace_report(summary, request_id=visit.request_id, accepted=visit.accepted, queue_s=visit.queue_s)
 
     def _report_in_body(self, body: bytes) -> bytes:
-        return with_report_in_usage(body, self._report(summarise_body(self._dialect, body, self._shape)))
+        return with_report_in_usage(
+            body, self._report(summarise_body(self._dialect, body, self._shape, tags=self._visit.tags))
+        )
 
 
 def own_headers(visit: Visit, backend: BackendView | None) -> bytes:

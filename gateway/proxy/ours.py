@@ -10,7 +10,7 @@ from typing import assert_never
 import msgspec
 
 from gateway.core.routing.endpoints import Endpoint, Serves
-from gateway.errors import NothingServing, ShuttingDown
+from gateway.errors import NotFound, NothingServing, ShuttingDown
 from gateway.proxy import envelope
 from gateway.proxy.route import RETRY_AFTER_S, Desk
 
@@ -34,6 +34,8 @@ def answer_ourselves(endpoint: Endpoint, desk: Desk, *, version: str, headers: b
             body = msgspec.json.encode({"version": version})
         case Serves.MODELS:
             body = msgspec.json.encode(ModelList(tuple(msgspec.Raw(card.raw) for card in desk.snapshot.cards)))
+        case Serves.REASONING:
+            raise NotFound("there is no such reasoning stream, or not any more")  # one without an id
         case Serves.PREFLIGHT:
             return envelope.head(204, b"No Content", headers=headers, length=None, chunked=False)
         case Serves.ENGINE:

@@ -16,30 +16,30 @@ from collections.abc import Callable, Mapping
 
 from aiohttp import web
 
-from gateway.core.link.messages import RequestRecord
 from gateway.core.request.body import may_inject_usage, renamed
-from gateway.core.routing.backpressure import BUSY_STATUSES, busy_s
 from gateway.core.routing.endpoints import Endpoint, Serves
-from gateway.core.routing.evidence import ENGINE_DEAD
 from gateway.core.routing.headers import upstream_headers
-from gateway.core.routing.retry import Attempt, may_try_elsewhere
-from gateway.core.stream.chunk import ENGINE_DEAD_WORDS
+from gateway.core.routing.retry import may_try_elsewhere
+from gateway.core.routing.snapshot import BackendView
+from gateway.core.stream.delivery.mode import Delivery
 from gateway.core.stream.summary import Dialect, Ending
 from gateway.errors import ConnectFailed, GatewayError, GatewayFault, MethodNotAllowed, NothingServing, ShuttingDown
 from gateway.proxy import envelope
 from gateway.proxy.admit import read_body, read_head
 from gateway.proxy.attempt import attempt_of, held_answer, request_bytes
 from gateway.proxy.choose import RelayChooser, own_headers
+from gateway.proxy.deliver import settle_delivery
 from gateway.proxy.forward import LEFT, Exchange, error_for
 from gateway.proxy.ours import answer_ourselves
+from gateway.proxy.owners import Owners
 from gateway.proxy.route import RETRY_AFTER_S, Desk, Lease
-from gateway.proxy.settle import FAILURES, TIMEOUTS, Settler
+from gateway.proxy.settle import Settler
+from gateway.proxy.side import SideShelf
+from gateway.proxy.side_door import SideDoor
+from gateway.proxy.testimony import Testimony
 from gateway.proxy.upstream import Target, Upstreams
 from gateway.proxy.visit import Visit
 from gateway.proxy.wire import Answered, ClientWire
-
-CLIENT_ERRORS = range(400, 500)
-LOST = (Ending.EOF, Ending.RESET)
 
 log = logging.getLogger("gateway.pipeline")
 
@@ -55,14 +55,20 @@ class Pipeline:
         settler: Settler,
         endpoints: Mapping[str, Endpoint],
         version: str,
+        sides: SideShelf,
+        side_door: SideDoor,
         clock: Callable[[], float],
     ) -> None:
         self._desk = desk
         self._upstreams = upstreams
         self._settler = settler
+        self._testimony = Testimony(desk, settler)
         self._endpoints = endpoints
         self._version = version
+        self._sides = sides
+        self._side_door = side_door
         self._clock = clock
+        self._owners = Owners(desk, upstreams, self._target)
         self._open: set[Exchange] = set()
         self._targets: dict[tuple[str, str], Target] = {}
         self._id_prefix = os.urandom(6).hex()
@@ -82,6 +88,8 @@ class Pipeline:
             engine = endpoint.serves is Serves.ENGINE
             if engine and endpoint.dialect is not None:
                 await self._serve(visit, request, wire, dialect=endpoint.dialect, endpoint=endpoint)
+            elif endpoint.serves is Serves.REASONING:
+                await self._serve_side(visit, wire)
             else:
                 self._ourselves(visit, wire, endpoint)
         except GatewayError as error:
@@ -95,7 +103,9 @@ class Pipeline:
             self._refuse(visit, wire, GatewayFault("the gateway has a defect; the request was not completed"))
         finally:
             if engine:
-                self._look_back(visit, self._settler.settle(visit))
+                self._testimony.of_end(visit, self._settler.settle(visit))
+            if visit.side is not None:
+                self._sides.finish(visit.side, visit.ending, visit.error)
             visit.forget()
         keep_alive = visit.keep_alive and wire.open and not self._desk.stopping
         # Answers to a client that never reads must not pile up, nor keep a connection open that is to be closed.
@@ -109,13 +119,13 @@ class Pipeline:
         if self._desk.stopping and wire.requests > 1:  # a first one was on its way before the client could know
             raise ShuttingDown("the gateway is shutting down", retry_after_s=RETRY_AFTER_S)
         with self._desk.enter():
-            limits = visit.snapshot.policy.limits
-            await read_body(visit, request, dialect=dialect, limits=limits, clock=self._clock)
+            policy = visit.snapshot.policy
+            await read_body(visit, request, endpoint=endpoint, dialect=dialect, policy=policy, clock=self._clock)
+            if endpoint.dialect is Dialect.RESPONSES:
+                await self._owners.assign(visit, endpoint)
             self._admit(visit, request, dialect)
             while True:
-                with self._desk.lease(
-                    pool=visit.pool, model=visit.model, tried=visit.tried, session=visit.session
-                ) as lease:
+                with self._lease(visit) as lease:
                     visit.tried.append(lease.backend.name)
                     if await self._attempt(visit, wire, lease, dialect=dialect, endpoint=endpoint):
                         return
@@ -129,12 +139,25 @@ class Pipeline:
         if model != body.model:
             body = visit.body = renamed(body, model)
         visit.model, visit.shape = body.model, body.shape
-        visit.pool = self._desk.pool_for(body.model)
+        visit.pool = visit.pool or self._desk.pool_for(body.model)
         if self._desk.balance.by_session:
             visit.session = self._desk.balance.session_of(visit.pool, body, request.headers.get("X-Session-Id"))
+        settle_delivery(visit, dialect)
+        if visit.delivery is Delivery.SIDE:
+            visit.side = self._sides.open(visit.key_id, visit.snapshot.policy.side)
         visit.injected = may_inject_usage(body, dialect)
         visit.extra_headers = upstream_headers(request.headers.items())
         visit.queued = visit.admitted = self._clock()
+
+    def _lease(self, visit: Visit) -> Lease:
+        if visit.only is not None:
+            return self._desk.hold(visit.only)
+        return self._desk.lease(pool=visit.pool, model=visit.model, tried=visit.tried, session=visit.session)
+
+    def _has_other(self, visit: Visit) -> bool:
+        if visit.only is not None:
+            return False
+        return self._desk.has_other(pool=visit.pool, model=visit.model, tried=visit.tried)
 
     async def _attempt(
         self, visit: Visit, wire: ClientWire, lease: Lease, *, dialect: Dialect, endpoint: Endpoint
@@ -146,7 +169,8 @@ class Pipeline:
         visit.attempts += 1
         visit.exchange, visit.status = None, 0  # of an attempt before this one
         timers = visit.snapshot.policy.timers
-        target = self._target(backend.url, backend.tls_ca)
+        target = self._target(backend)
+        visit.named = self._owners.witness(visit, endpoint, backend)
         try:
             connection = await self._upstreams.connect(
                 target, timeout_s=timers.connect_s, idle_s=timers.upstream_idle_s
@@ -175,6 +199,7 @@ class Pipeline:
         try:
             exchange.start(request_bytes(visit, target, endpoint))
             visit.ending = await exchange.done
+            self._owners.learn(visit)
         except asyncio.CancelledError:
             exchange.finish(Ending.CLIENT_GONE)
             raise
@@ -190,7 +215,7 @@ class Pipeline:
         visit.error = error
         if visit.backend is not None:
             self._settler.attempt_failed(visit.backend.name, error.code)
-        if not self._desk.has_other(pool=visit.pool, model=visit.model, tried=visit.tried):
+        if not self._has_other(visit):
             raise NothingServing(error.message, retry_after_s=RETRY_AFTER_S) from error
         return False
 
@@ -199,10 +224,8 @@ class Pipeline:
         stopping = visit.backend is not None and self._desk.is_stopping(visit.backend.name)
         attempt = attempt_of(visit, exchange, dialect=dialect, stopping=stopping)
         visit.ending = attempt.ending
-        self._note_failure(visit, attempt)
-        if attempt.status in BUSY_STATUSES and visit.backend is not None and exchange.head is not None:
-            self._desk.balance.busy(visit.backend.name, busy_s(exchange.head.headers))
-        if may_try_elsewhere(attempt) and self._desk.has_other(pool=visit.pool, model=visit.model, tried=visit.tried):
+        self._testimony.of_attempt(visit, exchange, attempt)
+        if may_try_elsewhere(attempt) and self._has_other(visit):
             return False
         held = held_answer(exchange)
         if held is not None and attempt.ending in (Ending.COMPLETE, Ending.BAD_STATUS):
@@ -214,31 +237,19 @@ class Pipeline:
             visit.error = exchange.relay.told if exchange.relay is not None else error
         return True
 
-    def _note_failure(self, visit: Visit, attempt: Attempt) -> None:
-        if visit.backend is None:
-            return
-        backend = visit.backend.name
-        if visit.ending in FAILURES or visit.ending in TIMEOUTS:
-            lost = visit.ending in LOST and visit.snapshot.policy.poison.deaths > 0
-            code = error_for(visit.ending).code
-            self._settler.attempt_failed(backend, code, fingerprint=visit.known_by() if lost else "")
-        elif visit.ending is Ending.BAD_STATUS and attempt.status not in CLIENT_ERRORS:
-            self._settler.attempt_failed(backend, f"status_{attempt.status}")
-            if ENGINE_DEAD_WORDS in attempt.answer:
-                self._settler.attempt_failed(backend, ENGINE_DEAD, fingerprint=visit.known_by())
-
-    def _look_back(self, visit: Visit, record: RequestRecord) -> None:
-        """What the end says of the request itself: whether engines die of it."""
-        told = self._desk.ward.verdict(visit, record)
-        if told is not None and visit.backend is not None:
-            code, fingerprint = told
-            self._settler.attempt_failed(visit.backend.name, code, fingerprint=fingerprint)
-
-    def _target(self, url: str, tls_ca: str) -> Target:
-        target = self._targets.get((url, tls_ca))
+    def _target(self, backend: BackendView) -> Target:
+        target = self._targets.get((backend.url, backend.tls_ca))
         if target is None:
-            target = self._targets[url, tls_ca] = Target.of(url, tls_ca=tls_ca)
+            target = self._targets[backend.url, backend.tls_ca] = Target.of(backend.url, tls_ca=backend.tls_ca)
         return target
+
+    async def _serve_side(self, visit: Visit, wire: ClientWire) -> None:
+        """Reasoning on a stream of its own: no request to an engine, so nothing to settle."""
+        visit.keep_alive = visit.keep_alive and visit.http_1_1
+        patience_s = visit.snapshot.policy.timers.client_write_s
+        await self._side_door.serve(
+            visit.thing, visit.key_id, wire, headers=self._lines(visit), chunked=visit.http_1_1, patience_s=patience_s
+        )
 
     def _ourselves(self, visit: Visit, wire: ClientWire, endpoint: Endpoint) -> None:
         headers = self._lines(visit)
@@ -255,7 +266,7 @@ class Pipeline:
         if error.status == 413 or error.status == 408:  # noqa: PLR1714  (the rest of the body is not read)
             visit.keep_alive = False
         visit.status = error.status
-        dialect = visit.endpoint.dialect if visit.endpoint is not None else None
+        dialect = visit.endpoint.error_dialect if visit.endpoint is not None else None
         lines = self._lines(visit)
         if visit.endpoint is not None and isinstance(error, MethodNotAllowed):
             lines += b"Allow: %b\r\n" % ", ".join(sorted(visit.endpoint.methods)).encode("ascii")

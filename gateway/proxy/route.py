@@ -155,6 +155,10 @@ class Desk:
             raise NothingServing("no backend is serving this model at present", retry_after_s=RETRY_AFTER_S)
         return Lease(self, chosen)
 
+    def hold(self, backend: BackendView) -> Lease:
+        """Hold ``backend``, that no other can stand in for."""
+        return Lease(self, backend)
+
     def _candidates(self, pool: str, model: str, *, tried: Collection[str]) -> list[BackendView]:
         if tried:
             return candidates(self.snapshot, pool, model, tried=tried)

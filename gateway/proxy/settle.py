@@ -18,6 +18,7 @@ from gateway.core.stream.outcome import decide_outcome
 from gateway.core.stream.summary import Ending, Flag, StreamSummary
 from gateway.core.stream.tap import summarise_body
 from gateway.errors import Fault
+from gateway.proxy.attempt import is_json
 from gateway.proxy.relay import StreamRelay
 from gateway.proxy.visit import Visit
 
@@ -132,6 +133,6 @@ def _summary(visit: Visit) -> StreamSummary | None:
         return summary
     dialect = visit.endpoint.dialect if visit.endpoint is not None else None
     body = exchange.relay.copy()
-    if body is None or dialect is None or exchange.head.status >= 300:
+    if body is None or dialect is None or exchange.head.status >= 300 or not is_json(exchange):
         return None
-    return summarise_body(dialect, body, visit.shape)
+    return summarise_body(dialect, body, visit.shape, tags=visit.tags)

@@ -5,13 +5,17 @@ Owner: the pipeline; each station fills in its part, settle turns it into the re
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from gateway.core.request.body import ParsedBody
 from gateway.core.request.fingerprint import fingerprint
 from gateway.core.routing.endpoints import Endpoint
 from gateway.core.routing.snapshot import BackendView, Snapshot
+from gateway.core.stream.delivery.mode import Delivery, ThinkTags
 from gateway.core.stream.summary import Ending, RequestShape
 from gateway.errors import GatewayError
 from gateway.proxy.forward import Exchange
+from gateway.proxy.side import SideStream
 
 KEPT_BODY_BYTES = 16 * 1024
 """Bodies up to this are kept to the end, in case that the backend dies of them; of longer ones the fingerprint is."""
@@ -25,10 +29,12 @@ class Visit:
         "accepted_wall",
         "admitted",
         "alone",
+        "asked_delivery",
         "attempts",
         "backend",
         "body",
         "cors",
+        "delivery",
         "ending",
         "endpoint",
         "error",
@@ -38,18 +44,25 @@ class Visit:
         "http_1_1",
         "injected",
         "keep_alive",
+        "key_id",
         "method",
         "metrics",
         "model",
+        "named",
+        "only",
         "pool",
+        "query",
         "queued",
         "request_bytes",
         "request_id",
         "response_bytes",
         "session",
         "shape",
+        "side",
         "snapshot",
         "status",
+        "tags",
+        "thing",
         "tried",
         "upload_s",
     )
@@ -63,16 +76,25 @@ class Visit:
         self.keep_alive = True
         self.http_1_1 = True
         self.endpoint: Endpoint | None = None
+        self.thing = ""  # the id in its path
+        self.query = b""  # what of the query goes upstream
         self.body: ParsedBody | None = None  # let go once nothing can be tried again
         self.fingerprint = ""
         self.session: int | None = None
         self.shape: RequestShape | None = None
         self.metrics = "none"
+        self.asked_delivery: Delivery | None = None
+        self.delivery = Delivery.PASS
+        self.tags: ThinkTags | None = None
+        self.side: SideStream | None = None
+        self.key_id = ""
         self.extra_headers = b""
         self.cors = b""
         self.model = ""
         self.pool = ""
         self.backend: BackendView | None = None
+        self.only: BackendView | None = None  # no other one can answer
+        self.named: Callable[[str], None] | None = None  # is told the id of a response
         self.exchange: Exchange | None = None
         self.attempts = 0
         self.tried: list[str] = []
@@ -114,6 +136,6 @@ class Visit:
 
     def forget(self) -> None:
         """Let go of what refers back to the visit, once it is settled: its bodies must not wait for the collector."""
-        exchange, self.exchange, self.error = self.exchange, None, None
+        exchange, self.exchange, self.error, self.named = self.exchange, None, None, None
         if exchange is not None:
             exchange.forget()

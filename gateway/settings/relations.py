@@ -39,6 +39,7 @@ def broken(data: dict[str, Any]) -> Iterator[Broken]:
     yield from _bounds(data)
     yield from _pools(data)
     yield from _backends(data)
+    yield from _reasoning(data)
 
 
 def _listeners(data: dict[str, Any]) -> Iterator[Broken]:
@@ -115,6 +116,19 @@ def _pools(data: dict[str, Any]) -> Iterator[Broken]:
         wanted, count = pool.get("min_available"), len(_list(pool.get("backends")))
         if isinstance(wanted, int) and 0 < count < wanted:
             yield Broken((*path, "min_available"), f"more than the pool's {count} backend{'s' * (count > 1)}")
+
+
+def _reasoning(data: dict[str, Any]) -> Iterator[Broken]:
+    for pool_path, pool in _each(data.get("pools"), ("pools",)):
+        section, path = pool.get("reasoning"), (*pool_path, "reasoning")
+        if not isinstance(section, dict):
+            continue
+        models: dict[str, Path] = {}
+        for at, entry in _each(section.get("models"), (*path, "models")):
+            yield from _twice(models, entry.get("model"), (*at, "model"), what="model")
+        for at, entry in ((path, section), *_each(section.get("models"), (*path, "models"))):
+            if entry.get("think_opened") is True and entry.get("think_tags") is not True:
+                yield Broken((*at, "think_opened"), "means something only with think_tags: true")
 
 
 def _backends(data: dict[str, Any]) -> Iterator[Broken]:

@@ -12,6 +12,8 @@ from pydantic import Field
 
 from gateway.core.routing.cors import CorsPolicy
 from gateway.core.routing.snapshot import CommentPolicy, HeaderPolicy, LimitPolicy, TimerPolicy
+from gateway.settings.parameters import Parameters
+from gateway.settings.reasoning import Reasoning, Side
 from gateway.settings.routing import Poison, Routing
 from gateway.settings.section import Section
 from gateway.settings.types import (
@@ -89,6 +91,7 @@ class Pool(Section):
         description="With fewer backends serving than this, `status` calls the pool short.",
     )
     routing: Routing = Field(default_factory=Routing, description=Routing.__doc__)
+    reasoning: Reasoning = Field(default_factory=Reasoning, description=Reasoning.__doc__)
     backends: tuple[Backend, ...] = Field(min_length=1, description="A list with at least one server.")
 
 
@@ -132,6 +135,11 @@ class Timers(Section):
         _TIMERS.client_write_s,
         description="How long a client may take no bytes before its connection is closed and its request cancelled.",
     )
+    owner_s: Seconds = Field(
+        _TIMERS.owner_s,
+        description="For the backends to say which of them holds a stored response that this worker does not know. They look "
+        "it up in memory, so a busy one is all that can take long.",
+    )
 
 
 class Limits(Section):
@@ -172,6 +180,11 @@ class Limits(Section):
     client_buffer_bytes: Bytes = Field(
         _LIMITS.client_buffer_bytes,
         description="Bytes that wait for a slow client before reading from its backend pauses.",
+    )
+    owned_responses: Count = Field(
+        _LIMITS.owned_responses,
+        description="Stored responses of which a worker remembers the backend; about 200 bytes each. The backends are asked for "
+        "others.",
     )
 
 
@@ -245,6 +258,8 @@ class Runtime(Section):
     timers: Timers = Field(default_factory=Timers, description=Timers.__doc__)
     limits: Limits = Field(default_factory=Limits, description=Limits.__doc__)
     headers: Headers = Field(default_factory=Headers, description=Headers.__doc__)
+    side: Side = Field(default_factory=Side, description=Side.__doc__)
+    parameters: Parameters = Field(default_factory=Parameters, description=Parameters.__doc__)
     cors: Cors = Field(default_factory=Cors, description=Cors.__doc__)
     comments: Comments = Field(default_factory=Comments, description=Comments.__doc__)
     poison: Poison = Field(default_factory=Poison, description=Poison.__doc__)

@@ -83,11 +83,12 @@ class RawClient:
         path: str = "/v1/chat/completions",
         headers: Mapping[str, str] | None = None,
         version: str = "1.1",
+        method: str = "POST",
     ) -> None:
-        """Send one request with a JSON body."""
+        """Send one request with a body: JSON, unless a header says otherwise."""
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
         lines = {"Host": "gateway", "Content-Type": "application/json", **(headers or {})}
-        head = f"POST {path} HTTP/{version}\r\n" + "".join(f"{k}: {v}\r\n" for k, v in lines.items())
+        head = f"{method} {path} HTTP/{version}\r\n" + "".join(f"{k}: {v}\r\n" for k, v in lines.items())
         await self.send(head.encode() + b"Content-Length: %d\r\n\r\n" % len(data) + data)
 
     async def answer(self, *, timeout_s: float = 20.0) -> Answer:

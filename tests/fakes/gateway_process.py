@@ -32,8 +32,8 @@ from tests.fakes.paced_engine import LEAK, SECRETS
 COMMAND = Path(sys.executable).with_name("pacekeeper")
 PASSED_ON = {
     "PATH",
-    "PYTHONPATH",
     "HOME",
+    "PYTHONPATH",
     "LANG",
     "LC_ALL",
     "TMPDIR",

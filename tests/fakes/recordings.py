@@ -14,6 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
+from gateway.core.routing.endpoints import ENDPOINTS
 from gateway.core.stream.summary import Dialect, RequestShape
 
 FOLDER: Final = Path(__file__).parents[1] / "data" / "recordings"
@@ -27,13 +28,6 @@ STREAM_HEAD: Final = (
     b"transfer-encoding: chunked\r\n"
     b"\r\n"
 )
-
-_DIALECTS: Final = {
-    "/v1/chat/completions": Dialect.CHAT,
-    "/v1/completions": Dialect.COMPLETIONS,
-    "/v1/responses": Dialect.RESPONSES,
-    "/v1/messages": Dialect.MESSAGES,
-}
 
 
 class RecordedEnd(StrEnum):
@@ -125,7 +119,9 @@ class Recording:
 
     @property
     def dialect(self) -> Dialect | None:
-        return _DIALECTS.get(self.path)
+        """As the gateway's own map has it; None where that has no such path."""
+        endpoint = ENDPOINTS.get(self.path)
+        return endpoint.dialect if endpoint is not None else None
 
     @property
     def shape(self) -> RequestShape:
@@ -135,7 +131,7 @@ class Recording:
         return RequestShape(
             stream=body.get("stream") is True,
             n=body.get("n") or 1,
-            logprobs=bool(body.get("logprobs")),
+            logprobs=bool(body.get("logprobs")) or "logprobs" in str(body.get("include")),
             token_ids=bool(body.get("return_token_ids")),
             continuous_usage=bool(options.get("continuous_usage_stats")),
         )

@@ -5,29 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from types import MappingProxyType
 
 from gateway.core.link.messages import BackendFailure, DrainAck, NewSnapshot, RequestRecord
 from gateway.core.routing.backend import BackendState
-from gateway.core.routing.endpoints import ENDPOINTS, Endpoint, Serves
+from gateway.core.routing.endpoints import ENDPOINTS
 from gateway.core.routing.snapshot import BackendView, ModelCard, PoolView, Snapshot, WorkerPolicy
-from gateway.core.stream.summary import Dialect
 from gateway.proxy.limits import WireLimits
 from gateway.proxy.pipeline import Pipeline
 from gateway.proxy.route import Desk
 from gateway.proxy.settle import Settler
+from gateway.proxy.side import SideShelf
+from gateway.proxy.side_door import SideDoor
 from gateway.proxy.upstream import Upstreams
 from gateway.proxy.wire import WireServer
-
-TEST_ENDPOINTS = {
-    path: Endpoint(name, path, frozenset({"POST"}), Serves.ENGINE, dialect)
-    for name, path, dialect in (
-        ("responses", "/v1/responses", Dialect.RESPONSES),
-        ("messages", "/v1/messages", Dialect.MESSAGES),
-    )
-    if path not in ENDPOINTS
-}
-"""Endpoints that the relay can already carry and the client port does not yet offer."""
 
 
 class FakeWorker:
@@ -40,20 +30,26 @@ class FakeWorker:
         head_s: float = 30.0,
         connections: int = 1000,
         client_buffer_bytes: int = 64 * 1024,
+        slot: int = 0,
+        side_dir: str | None = None,
     ) -> None:
         self.records: list[RequestRecord] = []
         self.failures: list[BackendFailure] = []
         self.acks: list[DrainAck] = []
         clock = asyncio.get_running_loop().time  # so that fake time moves the gateway's clock too
-        self.desk = Desk(slot=0, clock=clock, acknowledge=self.acks.append)
-        self.settler = Settler(slot=0, clock=clock, offer=self._offer, report_failure=self.failures.append)
+        self.desk = Desk(slot=slot, clock=clock, acknowledge=self.acks.append)
+        self.settler = Settler(slot=slot, clock=clock, offer=self._offer, report_failure=self.failures.append)
         self.upstreams = Upstreams(clock)
+        self.sides = SideShelf(slot=slot, clock=clock)
+        self.side_door = SideDoor(self.sides, side_dir)
         self.pipeline = Pipeline(
             desk=self.desk,
             upstreams=self.upstreams,
             settler=self.settler,
-            endpoints=MappingProxyType({**ENDPOINTS, **TEST_ENDPOINTS}),
+            endpoints=ENDPOINTS,
             version="0.test",
+            sides=self.sides,
+            side_door=self.side_door,
             clock=clock,
         )
         self.server = WireServer(
@@ -104,11 +100,12 @@ def backend_view(
     stopping: bool = False,
     api_key_env: str = "",
     tls_ca: str = "",
+    pool: str = "main",
 ) -> BackendView:
-    """A backend of the pool ``main``."""
+    """A backend, of the pool ``main`` unless another is named."""
     return BackendView(
         name=name,
-        pool="main",
+        pool=pool,
         url=url,
         state=state,
         models=tuple(models),
@@ -125,14 +122,25 @@ async def running_worker(
     head_s: float = 30.0,
     connections: int = 1000,
     client_buffer_bytes: int = 64 * 1024,
+    slot: int = 0,
+    side_dir: str | None = None,
 ) -> AsyncIterator[FakeWorker]:
-    """A worker that listens on a loopback port until the block ends."""
-    worker = FakeWorker(idle_s=idle_s, head_s=head_s, connections=connections, client_buffer_bytes=client_buffer_bytes)
+    """A worker that listens on a loopback port until the block ends; with ``side_dir`` it has siblings there."""
+    worker = FakeWorker(
+        idle_s=idle_s,
+        head_s=head_s,
+        connections=connections,
+        client_buffer_bytes=client_buffer_bytes,
+        slot=slot,
+        side_dir=side_dir,
+    )
+    await worker.side_door.open()
     server = await asyncio.get_running_loop().create_server(worker.server, "127.0.0.1", 0)
     worker.port = server.sockets[0].getsockname()[1]
     try:
         yield worker
     finally:
         server.close()
+        worker.side_door.close()
         await worker.server.shutdown(1.0)
         worker.upstreams.close()

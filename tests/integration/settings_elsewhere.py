@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from gateway.core.routing.parameters import ParameterPolicy
+
 ELSEWHERE: Mapping[str, str] = MappingProxyType(
     {
         "clients.listen": "tests/integration/test_cli_serve.py",
@@ -19,6 +21,9 @@ ELSEWHERE: Mapping[str, str] = MappingProxyType(
         "pools[].backends[].url": "tests/integration/test_forward.py",
         "pools[].backends[].tls_ca": "tests/integration/test_forward.py",
         "pools[].backends[].driver": "tests/unit/settings/test_load.py",
+        "timers.owner_s": "tests/integration/test_parameters.py",
+        "limits.owned_responses": "tests/integration/test_parameters.py",
+        **{f"parameters.{name}": "tests/integration/test_parameters.py" for name in ParameterPolicy.__struct_fields__},
         "probes.scrape_s": "tests/integration/test_control_loop.py",
         "probes.timeout_s": "tests/integration/test_control_loop.py",
     }

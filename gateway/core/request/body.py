@@ -10,6 +10,7 @@ long: skipping a value costs nothing, but each key and each list entry that is t
 from __future__ import annotations
 
 import re
+from types import MappingProxyType
 from typing import Final, TypeVar
 
 import msgspec
@@ -21,6 +22,8 @@ from gateway.errors import BadRequest
 _T = TypeVar("_T")
 
 _SEVERAL: Final = re.compile(rb"\[\s*[\"\[]")
+JSON: Final = b"application/json"
+_SEVERAL_CHOICES: Final = (Dialect.CHAT, Dialect.COMPLETIONS)
 _STREAM_OPTIONS: Final = b'{"include_usage":true}'
 
 MAX_SHORT_BYTES: Final = 1024 * 1024
@@ -55,21 +58,44 @@ MAY_BE_LONG: Final = (
     "kv_transfer_params",
     "mm_processor_kwargs",
     "vllm_xargs",
+    "input",
+    "instructions",
+    "previous_input_messages",
+    "system",
+    "query",
+    "queries",
+    "items",
+    "data",
+    "data_1",
+    "data_2",
+    "text_1",
+    "text_2",
+    "tokens",
 )
-"""Fields of chat and completions that hold text, schemas or data of any length."""
+"""Fields, of whichever endpoint, that hold text, schemas or data of any length."""
 
 
 class ParsedBody(Struct, frozen=True):
     """What the gateway read of a body.
 
     ``model`` is "" when the client named none (or not as text: the engine then answers); ``asked_usage`` says that
-    the client itself asked for the usage event.
+    the client itself asked for the usage event.  A form goes upstream as it came, so it is kept ``whole``; its short
+    texts are ``fields`` too, as JSON; ``model_at`` is where its model stands.  ``media_type`` is "" where there is no
+    body.
     """
 
     fields: dict[str, Raw]
     model: str
     shape: RequestShape
-    asked_usage: bool
+    asked_usage: bool = False
+    media_type: bytes = JSON
+    whole: bytes = b""
+    model_at: tuple[int, int] = (0, 0)
+
+
+def no_body(*, stream: bool) -> ParsedBody:
+    """Of a request that has none: it asks for what was made before."""
+    return ParsedBody(fields={}, model="", shape=RequestShape(stream=stream, replay=True), media_type=b"")
 
 
 def parse_body(data: bytes, dialect: Dialect) -> ParsedBody:
@@ -82,7 +108,7 @@ def parse_body(data: bytes, dialect: Dialect) -> ParsedBody:
         raise BadRequest("the request body is nested too deeply") from None
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise BadRequest(f"the request body is not a JSON object: {_where(error)}") from None
-    stream = _read(fields, "stream", _BOOL) or False
+    stream = dialect is not Dialect.OPAQUE and (_read(fields, "stream", _BOOL) or False)
     options = _read(fields, "stream_options", _OPTIONS) or _StreamOptions()
     return ParsedBody(
         fields=fields,
@@ -90,9 +116,9 @@ def parse_body(data: bytes, dialect: Dialect) -> ParsedBody:
         shape=RequestShape(
             stream=stream,
             n=_choices(fields, dialect),
-            logprobs=_asks_logprobs(fields),
+            logprobs=_asks_logprobs(fields, dialect),
             token_ids=_read(fields, "return_token_ids", _BOOL) or False,
-            structured=not _STRUCTURED.isdisjoint(fields) and any(_present(fields, name) for name in _STRUCTURED),
+            structured=not _STRUCTURED.isdisjoint(fields) and _asks_structure(fields),
             # Without include_usage vLLM ignores it, and so it must stay when the gateway asks for usage.
             continuous_usage=bool(options.continuous_usage_stats and options.include_usage),
         ),
@@ -102,11 +128,16 @@ def parse_body(data: bytes, dialect: Dialect) -> ParsedBody:
 
 def renamed(body: ParsedBody, model: str) -> ParsedBody:
     """The same request for another ``model``."""
+    start, end = body.model_at
+    if body.whole and end:
+        body = structs.replace(body, whole=body.whole[:start] + model.encode() + body.whole[end:])
     return structs.replace(body, fields={**body.fields, "model": Raw(msgspec.json.encode(model))}, model=model)
 
 
 def emit_body(body: ParsedBody, *, inject_usage: bool) -> bytes:
     """The body for the backend; ``inject_usage`` asks for the usage event on the client's behalf."""
+    if body.media_type != JSON:
+        return body.whole
     if not inject_usage:
         return msgspec.json.encode(body.fields)
     fields = dict(body.fields)
@@ -135,8 +166,22 @@ def may_inject_usage(body: ParsedBody, dialect: Dialect) -> bool:
     return bytes(options) == b"null" or _read(body.fields, "stream_options", _FIELDS) is not None
 
 
+def previous_response(body: ParsedBody) -> str:
+    """The id of the response that this one goes on from, "" where there is none or it is no text."""
+    return _read(body.fields, "previous_response_id", _TEXT) or ""
+
+
+def is_stored(body: ParsedBody) -> bool:
+    """Whether the answer may be asked for again: unless the client says ``store: false``."""
+    return _read(body.fields, "store", _BOOL) is not False
+
+
+_SCHEMA: Final = b'"json_'
+_IN_PARTS: Final = MappingProxyType({"text": _SCHEMA, "output_config": b'"format"'})
+"""Where Responses and Messages ask for structure: inside an object, next to what is none."""
+
 _STRUCTURED: Final = frozenset(
-    {"response_format", "structured_outputs", "guided_json", "guided_regex", "guided_choice"}
+    {"response_format", "structured_outputs", "guided_json", "guided_regex", "guided_choice", *_IN_PARTS}
 )
 
 
@@ -187,13 +232,22 @@ def _present(fields: dict[str, Raw], name: str) -> bool:
     return raw is not None and bytes(raw) not in (b"null", b"[]", b"{}")
 
 
-def _asks_logprobs(fields: dict[str, Raw]) -> bool:
+def _asks_structure(fields: dict[str, Raw]) -> bool:
+    return any(
+        _IN_PARTS[name] in bytes(fields[name]) if name in _IN_PARTS else _present(fields, name)
+        for name in _STRUCTURED & fields.keys()
+    )
+
+
+def _asks_logprobs(fields: dict[str, Raw], dialect: Dialect) -> bool:
+    if dialect is Dialect.RESPONSES:
+        return "include" in fields and b"logprobs" in bytes(fields["include"])
     raw = fields.get("logprobs")
     return raw is not None and bytes(raw) not in (b"null", b"false")
 
 
 def _choices(fields: dict[str, Raw], dialect: Dialect) -> int:
-    n = _read(fields, "n", _INT) or 1
+    n = _read(fields, "n", _INT) or 1 if "n" in fields and dialect in _SEVERAL_CHOICES else 1
     if dialect is not Dialect.COMPLETIONS:
         return max(1, n)
     prompt = fields.get("prompt")

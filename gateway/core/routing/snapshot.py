@@ -10,7 +10,9 @@ from msgspec import Struct
 
 from gateway.core.routing.backend import ALWAYS, BackendState
 from gateway.core.routing.cors import CorsPolicy
+from gateway.core.routing.parameters import ParameterPolicy
 from gateway.core.routing.policy import PoisonPolicy, RoutingPolicy
+from gateway.core.stream.delivery.mode import ReasoningPolicy
 
 
 class TimerPolicy(Struct, frozen=True, kw_only=True):
@@ -24,6 +26,7 @@ class TimerPolicy(Struct, frozen=True, kw_only=True):
     total_s: float = 0.0
     upstream_idle_s: float = 3.0
     client_write_s: float = 60.0
+    owner_s: float = 5.0
 
 
 class LimitPolicy(Struct, frozen=True, kw_only=True):
@@ -40,6 +43,7 @@ class LimitPolicy(Struct, frozen=True, kw_only=True):
     answer_hold_bytes: int = 256 * 1024
     answer_tap_bytes: int = 8 * 1024 * 1024
     client_buffer_bytes: int = 256 * 1024
+    owned_responses: int = 16384
 
 
 class HeaderPolicy(Struct, frozen=True, kw_only=True):
@@ -50,6 +54,17 @@ class HeaderPolicy(Struct, frozen=True, kw_only=True):
 
     backend_name: bool = True
     profile_name: bool = True
+
+
+class SidePolicy(Struct, frozen=True, kw_only=True):
+    """Reasoning on streams of its own.
+
+    ``keep_s`` after its end one can still be read, ``buffer_bytes`` of it are kept, one worker has ``streams`` of them.
+    """
+
+    keep_s: float = 60.0
+    buffer_bytes: int = 1024 * 1024
+    streams: int = 1024
 
 
 class CommentPolicy(Struct, frozen=True, kw_only=True):
@@ -70,6 +85,8 @@ class WorkerPolicy(Struct, frozen=True, kw_only=True):
     timers: TimerPolicy = TimerPolicy()
     limits: LimitPolicy = LimitPolicy()
     headers: HeaderPolicy = HeaderPolicy()
+    side: SidePolicy = SidePolicy()
+    parameters: ParameterPolicy = ParameterPolicy()
     comments: CommentPolicy = CommentPolicy()
     cors: CorsPolicy = CorsPolicy()
     poison: PoisonPolicy = PoisonPolicy()
@@ -104,12 +121,21 @@ class Alias(Struct, frozen=True):
 
 
 class PoolView(Struct, frozen=True, kw_only=True):
-    """Backends that serve the same models.  ``models`` empty: whatever its backends report."""
+    """Backends that serve the same models.  ``models`` empty: whatever its backends report.
+
+    ``reasoning`` holds for all of them but those with one of their own in ``model_reasoning``.
+    """
 
     name: str
     models: tuple[str, ...] = ()
     aliases: tuple[Alias, ...] = ()
     routing: RoutingPolicy = RoutingPolicy()
+    reasoning: ReasoningPolicy = ReasoningPolicy()
+    model_reasoning: dict[str, ReasoningPolicy] = {}
+
+    def reasoning_of(self, model: str) -> ReasoningPolicy:
+        """What holds for one model."""
+        return self.model_reasoning.get(model, self.reasoning)
 
 
 class ModelCard(Struct, frozen=True, kw_only=True):

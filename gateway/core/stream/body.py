@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from typing import Final, assert_never
 
-from msgspec import Raw, Struct, json
+from msgspec import Raw, Struct, ValidationError, json
 
 from gateway.core.stream.answer import Answer
 from gateway.core.stream.chat import Delta, tool_bytes
-from gateway.core.stream.chunk import ABSENT, UNREADABLE, is_given, utf8_bytes
+from gateway.core.stream.chunk import ABSENT, UNREADABLE, is_given, read_error, read_usage, utf8_bytes
 from gateway.core.stream.counts import TextLengths
+from gateway.core.stream.delivery.mode import ThinkTags
 from gateway.core.stream.report import report_body
 from gateway.core.stream.summary import Dialect, Flag, RequestShape, StreamSummary
+from gateway.core.stream.tagged import tagged_bytes
 
 
 class _Choice(Struct, gc=False):
@@ -59,39 +61,83 @@ class _Message(Struct, gc=False):
     error: Raw = ABSENT
 
 
+class _Opaque(Struct, gc=False):
+    """Of an answer that has no end but its framing's: what is counted, and whether it is an error after all."""
+
+    usage: Raw = ABSENT
+    error: Raw = ABSENT
+
+
 _COMPLETION: Final = json.Decoder(_Completion)
 _RESPONSE: Final = json.Decoder(_Response)
 _MESSAGE: Final = json.Decoder(_Message)
+_OPAQUE: Final = json.Decoder(_Opaque)
 
 
-def summarise_body(dialect: Dialect, body: bytes, shape: RequestShape) -> StreamSummary:
-    """Return the summary of a whole answer; never raises: an unreadable body gives an unfinished answer."""
+def summarise_body(
+    dialect: Dialect, body: bytes, shape: RequestShape, *, tags: ThinkTags | None = None
+) -> StreamSummary:
+    """Return the summary of a whole answer; never raises: an unreadable body gives an unfinished answer.
+
+    ``tags``: reasoning stands in the text of chat and completions, between tags.
+    """
     answer = Answer()
+    if shape.replay:
+        return _summarise_framed(body, replay=True)
     try:
         match dialect:
             case Dialect.CHAT | Dialect.COMPLETIONS:
-                lengths = _read_completion(_COMPLETION.decode(body), answer)
+                lengths = _read_completion(_COMPLETION.decode(body), answer, tags)
             case Dialect.RESPONSES:
                 lengths = _read_response(_RESPONSE.decode(body), answer)
             case Dialect.MESSAGES:
                 lengths = _read_message(_MESSAGE.decode(body), answer)
+            case Dialect.TRANSCRIPTION | Dialect.OPAQUE:
+                return _summarise_framed(body, replay=False)
             case _:
                 assert_never(dialect)
     except UNREADABLE:
-        return StreamSummary(bad_events=1, flags=(Flag.BAD_EVENTS,))
+        return _UNREADABLE
     return report_body(answer, shape, lengths=lengths, finished=answer.ended_well(shape.n))
 
 
-def _read_completion(body: _Completion, answer: Answer) -> TextLengths:
+_UNREADABLE: Final = StreamSummary(bad_events=1, flags=(Flag.BAD_EVENTS,))
+
+
+def _summarise_framed(body: bytes, *, replay: bool) -> StreamSummary:
+    """An answer without a word of how it ended: whole when it can be read, good when it is no error.
+
+    Of its usage only the prompt's tokens mean anything.  Of a ``replay`` nothing is counted: it was, when it was made.
+    """
+    try:
+        read = _OPAQUE.decode(body)
+    except ValidationError:
+        read = _Opaque()  # a list: other engines answer so
+    except UNREADABLE:
+        return _UNREADABLE
+    usage = None if replay else read_usage(read.usage)
+    error = read_error(read.error) if is_given(read.error) and not replay else None
+    return StreamSummary(
+        prompt_tokens=usage.prompt if usage is not None else None,
+        cached_tokens=usage.cached if usage is not None else None,
+        terminal=error is None,
+        error=error,
+        flags=(Flag.REPLAYED,) if replay else (),
+    )
+
+
+def _read_completion(body: _Completion, answer: Answer, tags: ThinkTags | None) -> TextLengths:
     reasoning = content = tool = 0
     for choice in body.choices or ():
         answer.begin(choice.index)
         if choice.finish_reason:
             answer.finish(choice.index, choice.finish_reason)
-        content += utf8_bytes(choice.text or "")
         message = choice.message
+        text = choice.text or (message.content if message is not None else None) or ""
+        thought, said = (0, utf8_bytes(text)) if tags is None else tagged_bytes(text, tags)
+        reasoning += thought
+        content += said
         if message is not None:
-            content += utf8_bytes(message.content or "")
             reasoning += utf8_bytes(message.reasoning or message.reasoning_content or "")
             if message.tool_calls:
                 answer.tool_seen = True

@@ -17,9 +17,10 @@ OPENINGS: Final[Mapping[Dialect, bytes]] = MappingProxyType(
         Dialect.COMPLETIONS: b"\r\ndata: ",
         Dialect.RESPONSES: b"\r\nevent: ",
         Dialect.MESSAGES: b"\r\nevent: ",
+        Dialect.TRANSCRIPTION: b"\r\ndata: ",
     }
 )
 """End of a chunk's size line and the beginning of the dialect's usual event: comments never look like it."""
 
-DONE_DIALECTS: Final = frozenset({Dialect.CHAT, Dialect.COMPLETIONS})
+DONE_DIALECTS: Final = frozenset({Dialect.CHAT, Dialect.COMPLETIONS, Dialect.TRANSCRIPTION})
 """Those whose streams end with ``data: [DONE]``."""

@@ -1,12 +1,13 @@
 """How the gateway's own errors look to a client: as a JSON body before the head, as an event after it.
 
-Stations relay and settle.  OpenAI's envelope for chat and completions (and everything without a dialect), Anthropic's
-for Messages.  An error event is followed by the endpoint's end marker, so that a client sees a whole, failed answer;
-a finish_reason is never made up.
+Stations relay and settle.  OpenAI's envelope, Anthropic's for Messages.  An error event is followed by the endpoint's
+end marker where it has one, so that a client sees a whole, failed answer: after the error events of Responses and
+Messages nothing comes.  A finish_reason is never made up.
 """
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
@@ -28,6 +29,16 @@ class _OpenAI(msgspec.Struct, frozen=True):
     error: _Error
 
 
+class _ResponsesEvent(msgspec.Struct, frozen=True):
+    """An error event of Responses: its fields as that API has them, and the envelope, by which SDKs know errors."""
+
+    code: str
+    message: str
+    param: str | None
+    error: _Error
+    type: str = "error"
+
+
 class _AnthropicError(msgspec.Struct, frozen=True):
     type: str
     message: str
@@ -41,13 +52,40 @@ class _Anthropic(msgspec.Struct, frozen=True):
 def error_body(error: GatewayError, dialect: Dialect | None) -> bytes:
     """``error`` as the JSON body that clients of ``dialect`` parse."""
     if dialect is Dialect.MESSAGES:
-        return msgspec.json.encode(_Anthropic(_AnthropicError(error.type, error.message)))
-    return msgspec.json.encode(_OpenAI(_Error(error.message, error.type, error.param, error.code)))
+        kind = _ANTHROPIC_TYPES.get(error.status, error.type)
+        return msgspec.json.encode(_Anthropic(_AnthropicError(kind, error.message)))
+    return msgspec.json.encode(_OpenAI(_envelope(error)))
+
+
+def _envelope(error: GatewayError) -> _Error:
+    return _Error(error.message, error.type, error.param, error.code)
 
 
 def error_event(error: GatewayError, dialect: Dialect) -> bytes:
     """``error`` as Server-Sent Events, end marker included."""
-    body = error_body(error, dialect)
-    if dialect in (Dialect.MESSAGES, Dialect.RESPONSES):
-        return b"event: error\ndata: " + body + b"\n\n"
-    return b"data: " + body + b"\n\n" + DONE_EVENT
+    match dialect:
+        case Dialect.MESSAGES:
+            return b"event: error\ndata: " + error_body(error, dialect) + b"\n\n"
+        case Dialect.RESPONSES:
+            event = _ResponsesEvent(error.code, error.message, error.param, _envelope(error))
+            return b"event: error\ndata: " + msgspec.json.encode(event) + b"\n\n"
+        case _:
+            return b"data: " + error_body(error, dialect) + b"\n\n" + DONE_EVENT
+
+
+_ANTHROPIC_TYPES: Final = MappingProxyType(
+    {
+        400: "invalid_request_error",
+        401: "authentication_error",
+        403: "permission_error",
+        404: "not_found_error",
+        405: "invalid_request_error",
+        413: "request_too_large",
+        429: "rate_limit_error",
+        500: "api_error",
+        502: "api_error",
+        503: "overloaded_error",
+        504: "timeout_error",
+    }
+)
+"""What that API calls an error of a status; clients tell them apart by these words."""

@@ -122,6 +122,25 @@ def report_stream(answer: Answer, shape: RequestShape, *, defects: Defects, now:
     )
 
 
+def report_replay(answer: Answer, *, defects: Defects, now: float) -> StreamSummary:
+    """The summary of a stream of events that were made before: how it ended, and neither counts nor pace."""
+    timeline = answer.timeline
+    return StreamSummary(
+        first_event=timeline.first_event,
+        silence_s=now - timeline.last_event if timeline.last_event is not None else None,
+        events=timeline.events,
+        chunks=timeline.chunks,
+        choices=len(answer.choices),
+        bad_events=defects.bad_events,
+        oversize_events=defects.oversize_events,
+        finish_reasons=tuple(answer.reasons),
+        done_marker=answer.done,
+        terminal=answer.is_terminal(1),
+        error=answer.error,
+        flags=_in_order({Flag.REPLAYED} | _defect_flags(defects)),
+    )
+
+
 def _count(answer: Answer, lengths: TextLengths, *, current: bool, divisible: bool) -> TokenCounts:
     usage = read_usage(answer.usage)
     first = read_usage(answer.first_usage)

@@ -7,6 +7,7 @@ what msgspec raises for unreadable data; the tap counts it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from msgspec import Raw, Struct, json
@@ -28,6 +29,7 @@ _ENDS: Final = frozenset({"response.completed", "response.incomplete", "response
 
 
 class _Response(Struct, gc=False):
+    id: str = ""
     status: str | None = None
     usage: Raw = ABSENT
     metrics: Raw = ABSENT
@@ -42,12 +44,16 @@ class _Event(Struct, gc=False):
 
 
 class ResponsesReader:
-    """Writes what the events of a response mean into one answer, as its only choice."""
+    """Writes what the events of a response mean into one answer, as its only choice.
 
-    __slots__ = ("_answer", "_decode", "_timeline")
+    ``on_id`` is told the response's id once, as soon as it is known.
+    """
 
-    def __init__(self, answer: Answer) -> None:
+    __slots__ = ("_answer", "_decode", "_on_id", "_timeline")
+
+    def __init__(self, answer: Answer, on_id: Callable[[str], None] | None = None) -> None:
         self._answer = answer
+        self._on_id = on_id
         self._timeline = answer.timeline
         self._decode = json.Decoder(_Event).decode
 
@@ -56,6 +62,9 @@ class ResponsesReader:
         event = self._decode(data)
         if not self._answer.choices:
             self._answer.begin(0)
+        if event.response is not None and self._on_id is not None and event.response.id:
+            self._on_id(event.response.id)
+            self._on_id = None
         kind = event.type or name
         if event.delta:
             self._read_delta(kind, event.delta, now)

@@ -20,6 +20,8 @@ class Dialect(StrEnum):
     COMPLETIONS = "completions"
     RESPONSES = "responses"
     MESSAGES = "messages"
+    TRANSCRIPTION = "transcription"  # streams like chat; whole answers are text without a reason to end
+    OPAQUE = "opaque"  # one JSON value or bytes, never a stream: vectors, scores, token ids
 
 
 class Ending(StrEnum):
@@ -76,6 +78,7 @@ class Flag(StrEnum):
     REASONING_HIDDEN = "reasoning_hidden"  # counted by the engine, not sent; its silence is in no channel's time
     SEVERAL_TOKENS_PER_CHUNK = "several_tokens_per_chunk"  # chunk gaps are not inter-token latencies
     NO_FINISH_WINDOW = "no_finish_window"  # decode window is first to last token: no events mark its ends
+    REPLAYED = "replayed"  # a stored answer that was asked for again: counted and timed when it was made, if at all
     BURST_START = "burst_start"  # much of it came at once with the first token, in no time: rates are too high
     STRUCTURED = "structured"
     CONTINUOUS_USAGE = "continuous_usage"
@@ -88,7 +91,8 @@ class Flag(StrEnum):
 class RequestShape(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What the request asked for, as far as it decides what can be measured.
 
-    ``n`` is how many choices the answer must hold (for completions: prompts times n).
+    ``n`` is how many choices the answer must hold (for completions: prompts times n).  ``replay``: it asks for an
+    answer that was made before.
     """
 
     stream: bool
@@ -97,6 +101,7 @@ class RequestShape(Struct, frozen=True, kw_only=True, omit_defaults=True):
     token_ids: bool = False
     structured: bool = False
     continuous_usage: bool = False
+    replay: bool = False
 
 
 class EngineMetrics(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -7,17 +7,20 @@ the rest of the stream and is flagged.  Its state does not grow with the stream.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol, assert_never
 
 from gateway.core.stream.answer import Answer
 from gateway.core.stream.body import summarise_body
 from gateway.core.stream.chat import ChatReader, CompletionsReader
 from gateway.core.stream.chunk import UNREADABLE
+from gateway.core.stream.delivery.mode import ThinkTags
 from gateway.core.stream.messages import MessagesReader
-from gateway.core.stream.report import Defects, report_stream
+from gateway.core.stream.report import Defects, report_replay, report_stream
 from gateway.core.stream.responses import ResponsesReader
 from gateway.core.stream.sse import EventFramer
 from gateway.core.stream.summary import Dialect, Flag, RequestShape, StreamSummary
+from gateway.core.stream.tagged import TaggedReader
 
 __all__ = ["EventReader", "Tap", "summarise_body"]
 
@@ -33,16 +36,25 @@ class Tap:
     """Measures one stream; owner: the relay of that request.
 
     An event counts at the instant ``now`` of the piece that completes it, so pieces that share an instant give the
-    same summary however they are cut.
+    same summary however they are cut.  ``on_id`` is told the id of a response as soon as it is known.
     """
 
     __slots__ = ("_answer", "_bad_events", "_disabled", "_framer", "_read", "_shape", "_timeline")
 
-    def __init__(self, dialect: Dialect, shape: RequestShape, *, max_event_bytes: int) -> None:
+    def __init__(
+        self,
+        dialect: Dialect,
+        shape: RequestShape,
+        *,
+        max_event_bytes: int,
+        tags: ThinkTags | None = None,
+        on_id: Callable[[str], None] | None = None,
+    ) -> None:
+        """``tags``: reasoning stands in the text, between tags; ``on_id`` hears the id of a response."""
         self._answer = Answer()
         self._timeline = self._answer.timeline
         self._framer = EventFramer(max_event_bytes)
-        self._read = _make_reader(dialect, self._answer).read
+        self._read = _make_reader(dialect, self._answer, tags=tags, on_id=on_id).read
         self._shape = shape
         self._bad_events = 0
         self._disabled = False
@@ -65,6 +77,8 @@ class Tap:
         """Return what was measured of a stream up to ``now``; changes nothing, and may be asked at any time."""
         defects = Defects(bad_events=self._bad_events, oversize_events=self._framer.oversize, disabled=self._disabled)
         try:
+            if self._shape.replay:
+                return report_replay(self._answer, defects=defects, now=now)
             return report_stream(self._answer, self._shape, defects=defects, now=now)
         except Exception:  # noqa: BLE001  (as in feed: the request must settle whatever happened in here)
             return StreamSummary(events=self.events, flags=(Flag.TAP_DISABLED,))
@@ -89,14 +103,18 @@ class Tap:
             self._bad_events += 1
 
 
-def _make_reader(dialect: Dialect, answer: Answer) -> EventReader:
+def _make_reader(
+    dialect: Dialect, answer: Answer, *, tags: ThinkTags | None, on_id: Callable[[str], None] | None
+) -> EventReader:
     match dialect:
-        case Dialect.CHAT:
+        case Dialect.CHAT | Dialect.COMPLETIONS if tags is not None:
+            return TaggedReader(answer, tags)
+        case Dialect.CHAT | Dialect.TRANSCRIPTION | Dialect.OPAQUE:  # the last has no streams
             return ChatReader(answer)
         case Dialect.COMPLETIONS:
             return CompletionsReader(answer)
         case Dialect.RESPONSES:
-            return ResponsesReader(answer)
+            return ResponsesReader(answer, on_id)
         case Dialect.MESSAGES:
             return MessagesReader(answer)
         case _:

@@ -5,6 +5,7 @@ The commands are those in tests/live/engine, the same that a person uses.
 
 import os
 import signal
+from collections.abc import Mapping
 from pathlib import Path
 
 from tests.live.rig import wire
@@ -20,11 +21,12 @@ FEW_SEATS = 4
 class Engine:
     """One vLLM on a port of its own. Owns its processes; `end` leaves none."""
 
-    def __init__(self, name: str, logs: Path, *arguments: str) -> None:
+    def __init__(self, name: str, logs: Path, *arguments: str, env: Mapping[str, str] | None = None) -> None:
         self.name = name
         self.port = free_port()
         self._logs = logs
         self._arguments = arguments
+        self._env = env
         self._process: Process | None = None
 
     @property
@@ -45,6 +47,7 @@ class Engine:
             [str(FOLDER / "serve.sh"), str(self.port), *self._arguments],
             log=self._logs / f"engine-{self.name}.log",
             cwd=FOLDER,
+            env=self._env,
         )
 
     def wait(self) -> float:

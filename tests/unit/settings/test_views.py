@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 import pytest
 
 from gateway.core.routing.policy import PoisonPolicy, RoutingPolicy
-from gateway.core.routing.snapshot import HeaderPolicy, LimitPolicy, TimerPolicy, WorkerPolicy
-from gateway.settings import parse, to_policy
+from gateway.core.routing.snapshot import HeaderPolicy, LimitPolicy, SidePolicy, TimerPolicy, WorkerPolicy
+from gateway.core.stream.delivery.mode import Delivery, ReasoningPolicy, ThinkTags
+from gateway.settings import parse, to_policy, to_reasoning
+from gateway.settings.reasoning import ModelReasoning, Reasoning, Side
 from gateway.settings.routing import Poison, Routing
 from gateway.settings.runtime import Headers, Limits, Timers
 from gateway.settings.section import Section
@@ -34,6 +36,7 @@ WITHOUT_SETTING = {"profile_name"}
         (Timers, TimerPolicy),
         (Limits, LimitPolicy),
         (Headers, HeaderPolicy),
+        (Side, SidePolicy),
         (Routing, RoutingPolicy),
         (Poison, PoisonPolicy),
     ],
@@ -49,3 +52,15 @@ def test_the_policy_holds_what_was_configured() -> None:
         limits=LimitPolicy(body_bytes=1024**2),
         headers=HeaderPolicy(backend_name=False),
     )
+
+
+def test_what_a_pool_or_model_says_of_reasoning_becomes_its_policy() -> None:
+    assert to_reasoning(Reasoning()) == ReasoningPolicy()
+    assert to_reasoning(Reasoning(mode="drop")) == ReasoningPolicy(mode=Delivery.DROP)
+    assert to_reasoning(ModelReasoning(model="m", think_tags=True, think_opened=True)) == ReasoningPolicy(
+        tags=ThinkTags(opened=True)
+    )
+
+
+def test_the_modes_of_the_settings_are_those_of_delivery() -> None:
+    assert set(get_args(Reasoning.model_fields["mode"].annotation)) == {"default", *Delivery}

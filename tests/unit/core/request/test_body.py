@@ -9,7 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.core.request.body import MAX_SHORT_BYTES, MAY_BE_LONG, emit_body, may_inject_usage, parse_body
+from gateway.core.request.body import (
+    MAX_SHORT_BYTES,
+    MAY_BE_LONG,
+    emit_body,
+    is_stored,
+    may_inject_usage,
+    no_body,
+    parse_body,
+    previous_response,
+    renamed,
+)
 from gateway.core.stream.summary import Dialect
 from gateway.errors import BadRequest
 
@@ -193,3 +203,59 @@ def test_prompts_without_measure_are_not_counted() -> None:
     few = b'{"prompt":[' + many(b'"ab"', MAX_SHORT_BYTES - 100) + b"]}"
     assert parse_body(few, COMPLETIONS).shape.n == few.count(b"ab")
     assert parse_body(b'{"n":2,"prompt":[' + many(b'"ab"', 2 * MAX_SHORT_BYTES) + b"]}", COMPLETIONS).shape.n == 2
+
+
+# --- what Responses and Messages say in words of their own --------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "body,dialect,logprobs,structured",
+    [
+        (b'{"include":["message.output_text.logprobs"]}', Dialect.RESPONSES, True, False),
+        (b'{"include":["reasoning.encrypted_content"],"logprobs":true}', Dialect.RESPONSES, False, False),
+        (b'{"top_logprobs":3}', Dialect.RESPONSES, False, False),
+        (b'{"text":{"format":{"type":"json_schema","schema":{}}}}', Dialect.RESPONSES, False, True),
+        (b'{"text":{"format":{"type":"text"}}}', Dialect.RESPONSES, False, False),
+        (b'{"output_config":{"format":{"type":"json_schema"}}}', Dialect.MESSAGES, False, True),
+        (b'{"output_config":{"effort":"low"}}', Dialect.MESSAGES, False, False),
+    ],
+)
+def test_what_bends_a_measurement_is_seen_in_every_dialect(
+    body: bytes, dialect: Dialect, logprobs: bool, structured: bool
+) -> None:
+    shape = parse_body(body, dialect).shape
+    assert (shape.logprobs, shape.structured) == (logprobs, structured)
+
+
+@pytest.mark.parametrize("dialect", [Dialect.RESPONSES, Dialect.MESSAGES, Dialect.OPAQUE])
+def test_several_choices_are_a_matter_of_chat_and_completions(dialect: Dialect) -> None:
+    assert parse_body(b'{"n":3,"prompt":["a","b"]}', dialect).shape.n == 1
+
+
+def test_an_opaque_endpoint_has_no_streams() -> None:
+    assert not parse_body(b'{"stream":true}', Dialect.OPAQUE).shape.stream
+
+
+@pytest.mark.parametrize(
+    "body,before,stored",
+    [
+        (b"{}", "", True),
+        (b'{"previous_response_id":"resp_1","store":true}', "resp_1", True),
+        (b'{"previous_response_id":null,"store":null}', "", True),
+        (b'{"previous_response_id":7,"store":false}', "", False),
+    ],
+)
+def test_what_a_response_has_to_do_with_others(body: bytes, before: str, stored: bool) -> None:
+    parsed = parse_body(body, Dialect.RESPONSES)
+    assert (previous_response(parsed), is_stored(parsed)) == (before, stored)
+
+
+def test_a_request_without_a_body_asks_for_what_was_made_before() -> None:
+    body = no_body(stream=True)
+    assert (body.shape.stream, body.shape.replay, body.media_type) == (True, True, b"")
+    assert emit_body(body, inject_usage=False) == b""
+
+
+def test_a_renamed_request_is_the_same_for_another_model() -> None:
+    body = renamed(parse_body(b'{"model":"a","n":1}', Dialect.CHAT), "b")
+    assert (body.model, emit_body(body, inject_usage=False)) == ("b", b'{"model":"b","n":1}')

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from msgspec import Raw
 
-from gateway.core.request.body import parse_body, renamed
+from gateway.core.request.body import ParsedBody, no_body, parse_body, renamed
 from gateway.core.request.fingerprint import fingerprint
-from gateway.core.stream.summary import Dialect
+from gateway.core.stream.summary import Dialect, RequestShape
 
 
 def of(text: str) -> str:
@@ -37,7 +38,6 @@ def test_the_order_of_fields_and_how_the_answer_is_sent_do_not_count(text: str) 
         '{"model":"m","messages":[{"role":"user","content":"x"}],"max_tokens":1}',
         '{"model":"m","prompt":[{"role":"user","content":"x"}]}',
         '{"model":"m"}',
-        "{}",
     ],
 )
 def test_everything_else_does(text: str) -> None:
@@ -53,6 +53,24 @@ def test_of_a_very_long_value_samples_count_and_its_length(at: int) -> None:
     assert long(changed="x") == long(changed="x")
     assert (long(changed="y") != long(changed="x")) is (at != 150_000), "between two samples nobody looks"
     assert long(changed="x", length=300_001) != long(changed="x")
+
+
+def form(audio: bytes, boundary: bytes) -> str:
+    whole = b"--%b\r\n%b\r\n--%b--\r\n" % (boundary, audio, boundary)
+    fields = {"model": Raw(b'"m"')}
+    shape = RequestShape(stream=False)
+    return fingerprint(ParsedBody(fields, "m", shape, media_type=b"multipart/form-data", whole=whole))
+
+
+def test_a_form_is_known_by_what_is_in_it_and_not_by_its_boundary() -> None:
+    audio = bytes(range(256)) * 40
+    assert form(audio, b"one") == form(audio, b"two")
+    assert form(audio, b"one") != form(audio[::-1], b"one")
+    assert form(audio, b"one") != form(audio + b"x", b"one")
+
+
+def test_requests_without_a_body_are_not_taken_for_one_another() -> None:
+    assert fingerprint(no_body(stream=False)) == ""
 
 
 def test_it_is_sixteen_digits_of_the_body_as_it_goes_upstream() -> None:

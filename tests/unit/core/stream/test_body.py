@@ -19,6 +19,7 @@ from gateway.core.stream.summary import (
 )
 
 ASKED = RequestShape(stream=False)
+FRAMED = (Dialect.OPAQUE, Dialect.TRANSCRIPTION)
 
 
 def summary_of(value: Any, dialect: Dialect = Dialect.CHAT, shape: RequestShape = ASKED) -> StreamSummary:
@@ -86,7 +87,7 @@ def test_a_choice_that_was_asked_for_is_missed() -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b"{", b'{"choices":7}', b"[" * 100_000])
-@pytest.mark.parametrize("dialect", Dialect)
+@pytest.mark.parametrize("dialect", [d for d in Dialect if d not in FRAMED])
 def test_what_cannot_be_read_is_not_finished(body: bytes, dialect: Dialect) -> None:
     summary = summarise_body(dialect, body, ASKED)
     if body != b'{"choices":7}' or dialect in {Dialect.CHAT, Dialect.COMPLETIONS}:
@@ -169,3 +170,40 @@ def test_a_message_without_a_reason_or_with_an_error_is_not_finished() -> None:
     failed = summary_of({"type": "error", "error": {"type": "NotFoundError", "message": "secret"}}, Dialect.MESSAGES)
     assert failed.error == EngineError(type="NotFoundError")
     assert not failed.terminal
+
+
+# --- answers that say nothing of their end: vectors, scores, transcriptions, and what was stored before ------------
+
+
+@pytest.mark.parametrize("dialect", FRAMED)
+@pytest.mark.parametrize(
+    "body", [b"{}", b"[]", b'{"text":"a","usage":{"type":"duration","seconds":3}}', b'{"error":null}']
+)
+def test_what_has_no_end_of_its_own_is_finished_when_it_can_be_read(body: bytes, dialect: Dialect) -> None:
+    summary = summarise_body(dialect, body, ASKED)
+    assert summary.terminal
+    assert (summary.prompt_tokens, summary.completion_tokens, summary.decode_tps) == (None, None, None)
+
+
+@pytest.mark.parametrize("body", [b"", b"<html>", b"{", b'{"a":' + b"[" * 100_000, b'{"usage":'])
+def test_and_not_when_it_cannot(body: bytes) -> None:
+    summary = summarise_body(Dialect.OPAQUE, body, ASKED)
+    assert (summary.terminal, summary.bad_events) == (False, 1)
+
+
+def test_the_prompt_s_tokens_of_vectors_are_counted() -> None:
+    body = b'{"data":[{"embedding":[0.5,1e-9]}],"usage":{"prompt_tokens":7,"total_tokens":7,"completion_tokens":0}}'
+    summary = summarise_body(Dialect.OPAQUE, body, ASKED)
+    assert (summary.prompt_tokens, summary.completion_tokens, summary.terminal) == (7, None, True)
+
+
+def test_an_error_in_it_is_no_good_end() -> None:
+    summary = summarise_body(Dialect.OPAQUE, b'{"error":{"code":500,"message":"secret"}}', ASKED)
+    assert (summary.terminal, summary.error) == (False, EngineError(code="500"))
+
+
+def test_a_stored_answer_is_counted_when_it_is_made_and_not_again() -> None:
+    body = b'{"id":"resp_1","status":"cancelled","error":{"code":"x"},"usage":{"input_tokens":7,"output_tokens":9}}'
+    summary = summarise_body(Dialect.RESPONSES, body, RequestShape(stream=False, replay=True))
+    assert (summary.prompt_tokens, summary.completion_tokens, summary.terminal) == (None, None, True)
+    assert summary.flags == (Flag.REPLAYED,)

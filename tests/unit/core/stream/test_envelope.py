@@ -21,7 +21,7 @@ def test_openai_s_envelope(dialect: Dialect | None) -> None:
 def test_anthropic_s_envelope() -> None:
     assert json.loads(error_body(BackendDied("gone"), Dialect.MESSAGES)) == {
         "type": "error",
-        "error": {"type": "upstream_error", "message": "gone"},
+        "error": {"type": "api_error", "message": "gone"},
     }
 
 
