@@ -1,35 +1,39 @@
 """The one error tree: what can go wrong, whose fault it is, and what the caller is told.
 
-GatewayError
-+-- ClientError            fault client     400  the request cannot be served as it stands
-|   +-- BadRequest                          400  malformed JSON, wrong type, refused parameter
-|   +-- UnknownEndpoint                     404  not on the endpoint map; nothing was sent upstream
-|   +-- MethodNotAllowed                    405  the path exists, the verb does not
-|   +-- UnknownModel                        404  no pool serves a model of that name
-|   +-- BodyTooLarge                        413  over limits.body_bytes
-|   +-- UnsupportedEncoding                 415  the body is compressed
-|   +-- ExpectationFailed                   417  an Expect other than 100-continue
-|   +-- BodyTimeout                         408  the body did not arrive within limits.body_s
-|   +-- NotAuthenticated                    401  no token, or none that is known
-|   +-- NotAllowed                          403  the token lacks the scope, or a foreign Host or Origin
-|   +-- NotFound                            404  no backend, request or other thing of that name
-|   +-- TooManyAttempts                     429  too many wrong tokens from one address
-|   +-- Quarantined                         422  backends died with such a request in flight
-|   +-- ReaderTooSlow                       408  a side stream is read slower than its bound allows; an event
-+-- Overloaded             fault gateway    429  the gateway's own in-flight limit is reached
-+-- NothingServing         fault backend    503  no backend of the pool is serving
-+-- ShuttingDown           fault gateway    503  the gateway is on its way out
-+-- BackendError           fault backend    502
-|   +-- ConnectFailed                       502  refused, unreachable or not in time; may be retried elsewhere
-|   +-- BackendRefused                      503  503 before a byte; may be retried elsewhere
-|   +-- BackendDied                         502  the connection ended after the request was written
-|   +-- BackendGarbled                      502  not HTTP, or an answer that is not what was asked for
-|   +-- BackendSilent                       504  no first event within timers.first_event_s
-|   +-- BackendStalled                      504  no byte within timers.stall_s
-+-- GatewayFault           fault gateway    500  a defect of ours
-|   +-- LinkGarbled                         500  a message between our own processes cannot be framed or read
-+-- OperatorError          fault operator   exit code 2 / 422: configuration, files, ports
-+-- ConfigError (one or more faults, each with its place), PortInUse, StoreUnusable, RuntimeDirUnusable
+    GatewayError
+    +-- ClientError            fault client     400  the request cannot be served as it stands
+    |   +-- BadRequest                          400  malformed JSON, wrong type, refused parameter
+    |   +-- UnknownEndpoint                     404  not on the endpoint map; nothing was sent upstream
+    |   +-- MethodNotAllowed                    405  the path exists, the verb does not
+    |   +-- UnknownModel                        404  no pool serves a model of that name
+    |   +-- BodyTooLarge                        413  over limits.body_bytes
+    |   +-- UnsupportedEncoding                 415  the body is compressed
+    |   +-- ExpectationFailed                   417  an Expect other than 100-continue
+    |   +-- BodyTimeout                         408  the body did not arrive within limits.body_s
+    |   +-- NotAuthenticated                    401  no token, or none that is known
+    |   +-- NotAllowed                          403  the token lacks the scope, or a foreign Host or Origin
+    |   +-- NotFound                            404  no backend, request or other thing of that name
+    |   +-- TooManyAttempts                     429  too many wrong tokens from one address
+    |   +-- Quarantined                         422  backends died with such a request in flight
+    |   +-- ReaderTooSlow                       408  a side stream is read slower than its bound allows; an event
+    +-- Overloaded             fault gateway    429  the gateway's own in-flight limit is reached
+    +-- NothingServing         fault backend    503  no backend of the pool is serving
+    +-- ShuttingDown           fault gateway    503  the gateway is on its way out
+    +-- BackendError           fault backend    502
+    |   +-- ConnectFailed                       502  refused, unreachable or not in time; may be retried elsewhere
+    |   +-- BackendRefused                      503  503 before a byte; may be retried elsewhere
+    |   +-- BackendDied                         502  the connection ended after the request was written
+    |   +-- BackendGarbled                      502  not HTTP, or an answer that is not what was asked for
+    |   +-- BackendSilent                       504  no first event within timers.first_event_s
+    |   +-- BackendStalled                      504  no byte within timers.stall_s
+    +-- GatewayFault           fault gateway    500  a defect of ours
+    |   +-- LinkGarbled                         500  a message between our own processes cannot be framed or read
+    +-- OperatorError          fault operator   exit code 2 / 422: configuration, files, ports
+        +-- ConfigError                         one or more faults, each with its place
+        +-- PortInUse
+        +-- StoreUnusable
+        +-- RuntimeDirUnusable
+Each ``code`` is stable: scripts may match it.
 """
 
 from __future__ import annotations
@@ -48,11 +52,7 @@ class Fault(StrEnum):
 
 
 class GatewayError(Exception):
-    """Root of the tree.
-
-    ``message`` is shown to the caller and must hold neither prompt nor key; ``code`` is stable; ``param`` names the
-    field at fault; ``retry_after_s`` becomes the ``Retry-After`` header (whole seconds, at least 1).
-    """
+    """Root of the tree.  ``message`` is shown: no prompt, no key; ``param``: the field; ``retry_after_s``: the header."""
 
     code: ClassVar[str] = "gateway_error"
     type: ClassVar[str] = "gateway_error"
