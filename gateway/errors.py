@@ -52,7 +52,7 @@ class Fault(StrEnum):
 
 
 class GatewayError(Exception):
-    """Root of the tree.  ``message`` is shown: no prompt, no key; ``param``: the field; ``retry_after_s``: the header."""
+    """Root of the tree.  ``message`` is shown: no prompt, no key; ``param``: the field; ``retry_after_s``: a header."""
 
     code: ClassVar[str] = "gateway_error"
     type: ClassVar[str] = "gateway_error"
