@@ -14,6 +14,7 @@
     |   +-- NotAllowed                          403  the token lacks the scope, or a foreign Host or Origin
     |   +-- NotFound                            404  no backend, request or other thing of that name
     |   +-- TooManyAttempts                     429  too many wrong tokens from one address
+    |   +-- Quarantined                         422  backends died with such a request in flight
     |   +-- ReaderTooSlow                       408  a side stream is read slower than its bound allows; an event
     +-- Overloaded             fault gateway    429  the gateway's own in-flight limit is reached
     +-- NothingServing         fault backend    503  no backend of the pool is serving
@@ -32,8 +33,7 @@
         +-- PortInUse
         +-- StoreUnusable
         +-- RuntimeDirUnusable
-
-Adapters translate third-party errors once, chained with ``from``.  ``code`` is stable: scripts may match it.
+Each ``code`` is stable: scripts may match it.
 """
 
 from __future__ import annotations
@@ -52,11 +52,7 @@ class Fault(StrEnum):
 
 
 class GatewayError(Exception):
-    """Root of the tree.
-
-    ``message`` is shown to the caller and must hold neither prompt nor key; ``param`` names the request field at
-    fault; ``retry_after_s`` becomes the ``Retry-After`` header (whole seconds, at least 1).
-    """
+    """Root of the tree.  ``message`` is shown: no prompt, no key; ``param``: the field; ``retry_after_s``: a header."""
 
     code: ClassVar[str] = "gateway_error"
     type: ClassVar[str] = "gateway_error"
@@ -152,6 +148,13 @@ class TooManyAttempts(ClientError):
     type = "rate_limit_error"
     status = 429
     retryable = True
+
+
+class Quarantined(ClientError):
+    """Several backends died with a request like this one in flight; it is refused for a while."""
+
+    code = "quarantined"
+    status = 422
 
 
 class ReaderTooSlow(ClientError):

@@ -13,10 +13,12 @@ from dataclasses import dataclass
 import msgspec
 
 from gateway.core.routing.backend import BackendState
-from gateway.core.routing.evidence import HealthEvent
-from gateway.core.routing.health import Health, HealthPolicy, ProbeNow, begin, probe_period_s, step
+from gateway.core.routing.ejection import may_eject
+from gateway.core.routing.evidence import HealthEvent, RequestFailed
+from gateway.core.routing.health import Health, HealthPolicy, Kept, ProbeNow, begin, probe_period_s, step
 from gateway.core.routing.inventory import renewed, union, unreported, with_aliases
-from gateway.core.routing.notice import Notice, PoolChange, StateChange
+from gateway.core.routing.notice import KeptServing, Notice, PoolChange, StateChange
+from gateway.core.routing.policy import RoutingPolicy
 from gateway.core.routing.reading import EngineReading, generation_tps, has_restarted
 from gateway.core.routing.snapshot import Alias, BackendView, ModelCard, PoolView, Snapshot
 from gateway.ports import BackendReport, PoolReport
@@ -87,7 +89,7 @@ class Fleet:
                 if before is not None and (before.config, before.pool) == (config, pool.name):
                     self._members[config.name] = before
                     continue
-                member = _Member(config, pool.name, begin(now))
+                member = _Member(config, pool.name, begin(now, fresh=bool(old)))
                 if before is not None and before.pool == pool.name:
                     member.cards = before.cards  # most likely the same model at another place; the first probe tells
                 self._members[config.name] = member
@@ -114,14 +116,22 @@ class Fleet:
         if member is None:
             return Notice()
         was = member.health.state
-        done = step(member.health, event, policy=self._health_policy, now=now)
+        spared = isinstance(event, RequestFailed) and not self._may_eject(member.pool)
+        since = member.health.serving_since
+        done = step(member.health, event, policy=self._health_policy, now=now, may_eject=not spared)
         member.health = done.state
         probe_now = any(isinstance(action, ProbeNow) for action in done.actions)
         if done.state.state is was:
-            return Notice(probe_now=probe_now)
+            self._changed |= done.state.serving_since != since
+            kept = tuple(KeptServing(name, member.pool, done.reason) for it in done.actions if isinstance(it, Kept))
+            return Notice(kept=kept, probe_now=probe_now)
         self._changed = True
         change = StateChange(backend=name, pool=member.pool, was=was, state=done.state.state, reason=done.reason)
         return Notice(states=(change,), pools=self._pool_changes(member.pool, now), probe_now=probe_now)
+
+    def _may_eject(self, name: str) -> bool:
+        share = next(pool.routing.max_ejected for pool in self._runtime.pools if pool.name == name)
+        return may_eject([it.health for it in self._members.values() if it.pool == name], share=share)
 
     def probed(self, name: str, *, now: float) -> None:
         """A probe of ``name`` ended, whatever its result."""
@@ -197,6 +207,11 @@ class Fleet:
         member = self._members.get(name)
         return None if member is None else member.health.state
 
+    def serving_since(self, name: str) -> float | None:
+        """Since when a backend serves, None for one that is not in the fleet; see ``Health``."""
+        member = self._members.get(name)
+        return None if member is None else member.health.serving_since
+
     def configs(self) -> dict[str, Backend]:
         """Every backend's configuration by name."""
         return {name: member.config for name, member in self._members.items()}
@@ -266,6 +281,7 @@ def _pool_view(pool: Pool) -> PoolView:
         name=pool.name,
         models=pool.models,
         aliases=tuple(Alias(alias.name, alias.model) for alias in pool.aliases),
+        routing=msgspec.convert(pool.routing.model_dump(), RoutingPolicy),
         reasoning=to_reasoning(pool.reasoning),
         model_reasoning={it.model: to_reasoning(it) for it in pool.reasoning.models},
     )
@@ -280,4 +296,5 @@ def _view(member: _Member) -> BackendView:
         api_key_env=member.config.api_key_env,
         tls_ca=member.config.tls_ca,
         models=tuple(card.id for card in member.cards),
+        serving_since=member.health.serving_since,
     )

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from gateway.core.link.messages import RequestRecord
 from gateway.core.routing.backend import BackendState
+from gateway.core.routing.curve import Curve
 
 
 class RequestFilter(Struct, frozen=True, kw_only=True):
@@ -34,7 +35,10 @@ class StoredRequest(Struct, frozen=True, kw_only=True):
 
 
 class BackendReport(Struct, frozen=True, kw_only=True):
-    """A backend as operators see it.  ``since_wall`` is when it entered ``state``; ``reason`` is one sentence."""
+    """A backend as operators see it.  ``since_wall`` is when it entered ``state``; ``reason`` is one sentence.
+
+    ``curve``: tokens per second of each of so many concurrent streams, as measured at the engine.
+    """
 
     name: str
     pool: str
@@ -53,6 +57,7 @@ class BackendReport(Struct, frozen=True, kw_only=True):
     generation_tps: float | None
     last_probe_wall: float | None
     requests_total: int
+    curve: Curve = ()
 
 
 class PoolReport(Struct, frozen=True, kw_only=True):
@@ -64,6 +69,15 @@ class PoolReport(Struct, frozen=True, kw_only=True):
     backends: int
     min_available: int
     unreported: tuple[str, ...] = ()
+
+
+class QuarantineReport(Struct, frozen=True, kw_only=True):
+    """Requests that are refused, since ``backends`` died with one in flight; ``fingerprint`` of their bodies."""
+
+    fingerprint: str
+    backends: tuple[str, ...]
+    first_wall: float
+    until_wall: float
 
 
 class WorkerReport(Struct, frozen=True, kw_only=True):
@@ -118,6 +132,14 @@ class Operations(Protocol):
 
     def backend(self, name: str) -> BackendReport | None:
         """One backend, or None."""
+        ...
+
+    def quarantined(self) -> tuple[QuarantineReport, ...]:
+        """Requests that are refused, the oldest first."""
+        ...
+
+    def release(self, fingerprint: str) -> bool:
+        """Let requests with the fingerprint in again; False when they were not refused."""
         ...
 
     async def reload(self) -> ConfigVerdict:

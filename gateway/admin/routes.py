@@ -14,6 +14,7 @@ from gateway.admin.routes_config import config_routes
 from gateway.admin.routes_events import EventStreams
 from gateway.admin.routes_fleet import fleet_routes
 from gateway.admin.routes_open import open_routes
+from gateway.admin.routes_quarantine import quarantine_routes
 from gateway.admin.routes_requests import request_routes
 from gateway.ports import History, Operations
 
@@ -32,6 +33,7 @@ def api_routes(
     return (
         *open_routes(metrics_page, description),
         *fleet_routes(operations),
+        *quarantine_routes(operations, audit),
         *request_routes(history),
         *config_routes(operations, audit, limits),
         *streams.routes(),

@@ -11,7 +11,7 @@ from typing import Annotated, Final
 from msgspec import Meta, Struct
 
 from gateway.core.stream.summary import Outcome
-from gateway.ports import BackendReport, RequestFilter, StoredRequest
+from gateway.ports import BackendReport, QuarantineReport, RequestFilter, StoredRequest
 
 MAX_LIMIT: Final = 500
 
@@ -24,6 +24,19 @@ class BackendList(Struct, frozen=True, kw_only=True):
 
     items: tuple[BackendReport, ...]
     next: int | None = None
+
+
+class QuarantineList(Struct, frozen=True, kw_only=True):
+    """Every request that is refused since engines died of it, the oldest first; ``next`` is always null."""
+
+    items: tuple[QuarantineReport, ...]
+    next: int | None = None
+
+
+class Released(Struct, frozen=True, kw_only=True):
+    """Requests with ``fingerprint`` are served again."""
+
+    fingerprint: str
 
 
 class RequestList(Struct, frozen=True, kw_only=True):

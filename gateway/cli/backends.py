@@ -108,9 +108,17 @@ def show(report: BackendReport, screen: Screen, *, now: float) -> None:
         screen.pair("in engine", f"{words.count(report.engine_running)} running, {waiting} waiting")
     if report.generation_tps is not None:
         screen.pair("rate", f"{words.rate(report.generation_tps)} tok/s, all requests together")
+    if report.curve:
+        screen.pair("pace", _pace(report))
     if report.generation_tokens is not None:
         screen.pair("generated", f"{words.count(report.generation_tokens)} tokens since the engine's start")
     screen.pair("requests", f"{words.count(report.requests_total)} settled")
+
+
+def _pace(report: BackendReport) -> str:
+    """Tokens per second of one stream, among so many."""
+    points = (f"{words.rate(it.tps)} tok/s at {it.streams:.3g}" for it in report.curve)
+    return f"{', '.join(points)} stream{'s' * (report.curve[-1].streams > 1)}, each"
 
 
 def _reason(report: BackendReport) -> str:

@@ -78,6 +78,13 @@ class ConfigRead:
 
 
 @dataclass(frozen=True, slots=True)
+class QuarantineLifted:
+    """An operator lets requests with a fingerprint in again."""
+
+    fingerprint: str
+
+
+@dataclass(frozen=True, slots=True)
 class RoundOver:
     """The time for a first look at all backends is over."""
 
@@ -87,7 +94,18 @@ class Ticked:
     """Time for shares and for looking after silent workers."""
 
 
-Event = HealthNews | ModelsRead | NumbersRead | Unreadable | WorkerSaid | WorkerLeft | ConfigRead | RoundOver | Ticked
+Event = (
+    HealthNews
+    | ModelsRead
+    | NumbersRead
+    | Unreadable
+    | WorkerSaid
+    | WorkerLeft
+    | ConfigRead
+    | QuarantineLifted
+    | RoundOver
+    | Ticked
+)
 
 # --- actions ----------------------------------------------------------------------------------------------------------
 

@@ -12,13 +12,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from gateway.control import inbox
 from gateway.control.changes import runtime_changes
 from gateway.control.keeper import Keeper
 from gateway.control.loop import ControlLoop
 from gateway.control.summary import summary_of
 from gateway.errors import ConfigError
-from gateway.ports import BackendReport, ConfigVerdict, History, StatusReport
+from gateway.ports import BackendReport, ConfigVerdict, History, QuarantineReport, StatusReport
 from gateway.settings import Settings, load, parse
 from gateway.telemetry.eventlog import EventLog
 from gateway.telemetry.events import EventName
@@ -54,6 +56,7 @@ class ControlOperations:
         self._loop = loop
         self._fleet = loop.state.fleet
         self._roster = loop.state.roster
+        self._lessons = loop.state.lessons
         self._installation = installation
         self._history = history
         self._events = events
@@ -88,16 +91,38 @@ class ControlOperations:
 
     def backends(self) -> tuple[BackendReport, ...]:
         """Every backend, in configuration order."""
-        return self._fleet.reports(
+        now = self._clock()
+        reports = self._fleet.reports(
             in_flight=self._roster.in_flight(),
             requests=self._roster.requests_by(lambda key: key.backend),
-            now=self._clock(),
+            now=now,
             wall=self._wall(),
         )
+        return tuple(replace(report, curve=self._lessons.curve(report.name, now=now)) for report in reports)
 
     def backend(self, name: str) -> BackendReport | None:
         """One backend, or None."""
         return next((report for report in self.backends() if report.name == name), None)
+
+    def quarantined(self) -> tuple[QuarantineReport, ...]:
+        """Requests that are refused, the oldest first."""
+        offset_s = self._wall() - self._clock()
+        return tuple(
+            QuarantineReport(
+                fingerprint=it.fingerprint,
+                backends=it.backends,
+                first_wall=it.first_at + offset_s,
+                until_wall=it.until + offset_s,
+            )
+            for it in self._lessons.poison.quarantined
+        )
+
+    def release(self, fingerprint: str) -> bool:
+        """Let requests with the fingerprint in again; False when they were not refused."""
+        if all(it.fingerprint != fingerprint for it in self._lessons.poison.quarantined):
+            return False
+        self._loop.post(inbox.QuarantineLifted(fingerprint))
+        return True
 
     def figures(self) -> Figures:
         """Everything for one scrape of the metrics."""

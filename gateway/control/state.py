@@ -13,9 +13,11 @@ from typing import Final, assert_never
 
 from gateway.control import inbox
 from gateway.control.inbox import Action, Event
+from gateway.control.lessons import Lessons
 from gateway.control.link import WorkerRef
 from gateway.control.probe import HEALTH_PATH, METRICS_PATH, MODELS_PATH
 from gateway.control.roster import Roster
+from gateway.control.tellings import told
 from gateway.core.link.messages import (
     BackendFailure,
     DrainAck,
@@ -27,9 +29,15 @@ from gateway.core.link.messages import (
     Settled,
 )
 from gateway.core.routing.backend import BackendState
-from gateway.core.routing.evidence import HealthEvent, Probed, ProbeResult, RequestFailed, RequestsSucceeded
+from gateway.core.routing.evidence import (
+    HealthEvent,
+    Probed,
+    ProbeResult,
+    RequestFailed,
+    RequestsSucceeded,
+    Restarted,
+)
 from gateway.core.routing.inventory import unreported
-from gateway.core.routing.notice import Notice
 from gateway.core.routing.snapshot import Snapshot
 from gateway.core.stream.summary import Ending, Flag, Outcome
 from gateway.errors import BackendError
@@ -46,6 +54,7 @@ class ControlState:
     def __init__(self, fleet: Fleet, roster: Roster) -> None:
         self.fleet = fleet
         self.roster = roster
+        self.lessons = Lessons(fleet.runtime)
         self._unseen: set[str] | None = set(fleet.configs())
         self._published = 0
         self._told_problems: dict[tuple[str, str], str] = {}
@@ -74,18 +83,19 @@ class ControlState:
             case inbox.ModelsRead():
                 yield from self._models(event)
             case inbox.NumbersRead():
-                yield from self._numbers(event)
+                yield from self._numbers(event, now)
             case inbox.Unreadable():
                 yield from self._unreadable(event)
-            case inbox.WorkerSaid():
-                yield from self._worker_said(event, now)
-            case inbox.WorkerLeft(worker=worker):
-                yield from self._worker_left(worker, now)
+            case inbox.WorkerSaid() | inbox.WorkerLeft():
+                yield from self._worker(event, now)
             case inbox.ConfigRead(runtime=runtime):
                 notice = self.fleet.configure(runtime, now=now)
                 self._forget_removed()
+                self.lessons.configure(runtime)
                 yield self._watch()
-                yield from _told(notice)
+                yield from told(notice)
+            case inbox.QuarantineLifted(fingerprint=fingerprint):
+                yield from self.lessons.lift(fingerprint, now=now)
             case inbox.RoundOver():
                 self._unseen = None
             case inbox.Ticked():
@@ -134,6 +144,7 @@ class ControlState:
             self.fleet.probed(news.backend, now=now)
             yield inbox.CountProbe(news.backend, HEALTH_PATH, news.event.result.name.lower())
         yield from self._noticed(news.backend, news.event, now)
+        yield from self.lessons.seen(news.backend, news.event, now=now)
         if self._unseen is not None:
             self._unseen.discard(news.backend)
             if not self._unseen:
@@ -143,7 +154,7 @@ class ControlState:
         notice = self.fleet.notice(backend, event, now=now)
         if notice.probe_now:
             yield inbox.ProbeNow(backend)
-        yield from _told(notice)
+        yield from told(notice)
 
     def _models(self, news: inbox.ModelsRead) -> Iterator[Action]:
         yield inbox.CountProbe(news.backend, MODELS_PATH, ProbeResult.OK.name.lower())
@@ -154,11 +165,13 @@ class ControlState:
                 EventName.BACKEND_MODELS, {"backend": news.backend, "models": models, "version": news.version}
             )
 
-    def _numbers(self, news: inbox.NumbersRead) -> Iterator[Action]:
+    def _numbers(self, news: inbox.NumbersRead, now: float) -> Iterator[Action]:
         yield inbox.CountProbe(news.backend, METRICS_PATH, ProbeResult.OK.name.lower())
         yield from self._readable(news.backend, METRICS_PATH)
         if (restart := self.fleet.read(news.backend, news.reading)) is not None:
             before, after = restart
+            yield from self._noticed(news.backend, Restarted(at=after.read_at), now)
+            yield from self.lessons.restarted(news.backend, since=before.read_at, now=now)
             yield inbox.ReadModels(news.backend)
             yield inbox.Tell(
                 EventName.BACKEND_RESTARTED,
@@ -168,6 +181,8 @@ class ControlState:
                     "tokens_now": after.generation_tokens,
                 },
             )
+        if (since := self.fleet.serving_since(news.backend)) is not None:
+            self.lessons.read(news.backend, news.reading, serving_since=since)
         if news.reading.generation_tokens is not None:
             tokens, read_at = news.reading.generation_tokens, news.reading.read_at
             yield inbox.Broadcast(Pulse(backend=news.backend, generation_tokens=tokens, read_at=read_at))
@@ -188,6 +203,12 @@ class ControlState:
 
     # --- workers --------------------------------------------------------------------------------------------------
 
+    def _worker(self, event: inbox.WorkerSaid | inbox.WorkerLeft, now: float) -> Iterator[Action]:
+        if isinstance(event, inbox.WorkerSaid):
+            yield from self._worker_said(event, now)
+        else:
+            yield from self._worker_left(event.worker, now)
+
     def _worker_said(self, event: inbox.WorkerSaid, now: float) -> Iterator[Action]:
         worker = event.worker
         match event.message:
@@ -196,6 +217,7 @@ class ControlState:
                 yield inbox.Tell(EventName.WORKER_JOINED, {"slot": worker.slot, "pid": worker.pid})
                 if self.open:
                     yield inbox.SendTo(worker, NewSnapshot(snapshot=self.fleet.snapshot()))
+                yield from self.lessons.greet(worker)
             case Heartbeat() as beat:
                 first = not self.roster.has_spoken(worker)
                 if dropped := self.roster.beat(worker, beat, now=now):
@@ -218,6 +240,7 @@ class ControlState:
             yield from self._noticed(backend, RequestsSucceeded(count=count), now)
         for failure in failures:
             yield from self._noticed(failure.backend, RequestFailed(code=failure.code, at=failure.at), now)
+        yield from self.lessons.attempts(failures, now=now)
         for record in records:
             if _failed_within_its_answer(record):
                 yield from self._noticed(record.backend, RequestFailed(code=BackendError.code, at=now), now)
@@ -233,6 +256,7 @@ class ControlState:
             fields = {"slot": worker.slot, "pid": worker.pid, "silent_s": round(silent_s, 3)}
             yield inbox.Tell(EventName.WORKER_SILENT, fields)
         yield from self._share_out(now)
+        yield from self.lessons.tick(now=now)
 
     def _share_out(self, now: float) -> Iterator[Action]:
         for worker, shares in self.roster.new_shares(self.fleet.runtime.limits.in_flight, now=now):
@@ -256,23 +280,3 @@ def _failed_within_its_answer(record: RequestRecord) -> bool:
 
 def _reading(backend: str, path: str, *, problem: str) -> Action:
     return inbox.Tell(EventName.BACKEND_READING, {"backend": backend, "path": path, "problem": problem})
-
-
-def _told(notice: Notice) -> Iterator[Action]:
-    for change in notice.states:
-        yield inbox.CountState(change.backend, change.state.value)
-        yield inbox.Tell(
-            EventName.BACKEND_STATE,
-            {
-                "backend": change.backend,
-                "pool": change.pool,
-                "state": change.state.value,
-                "was": change.was.value,
-                "reason": change.reason,
-            },
-        )
-    for pool in notice.pools:
-        if pool.serving:
-            yield inbox.Tell(EventName.POOL_SERVING, {"pool": pool.pool, "after_s": round(pool.after_s, 3)})
-        else:
-            yield inbox.Tell(EventName.POOL_DOWN, {"pool": pool.pool, "reason": pool.reason})

@@ -6,9 +6,11 @@ client understands chunks.  No flow asks again later.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Final
 
+from gateway.core.routing.backpressure import BUSY_STATUSES, RETRY_AFTER
 from gateway.core.routing.endpoints import JSON_ANSWER
 from gateway.core.routing.headers import downstream_headers
 from gateway.core.routing.snapshot import BackendView
@@ -37,7 +39,7 @@ KEY_REFUSED: Final = frozenset({401, 403})
 class RelayChooser:
     """Chooses for one request at one backend; called by the exchange."""
 
-    __slots__ = ("_backend", "_clock", "_dialect", "_shape", "_stopping", "_visit", "_wire")
+    __slots__ = ("_backend", "_clock", "_dialect", "_free_in_s", "_shape", "_stopping", "_visit", "_wire")
 
     def __init__(
         self,
@@ -46,14 +48,17 @@ class RelayChooser:
         *,
         backend: BackendView,
         stopping: Callable[[], bool],
+        free_in_s: Callable[[], float],
         dialect: Dialect,
         clock: Callable[[], float],
     ) -> None:
+        """``free_in_s``: when a backend may take more, for a client whose request none of them took."""
         self._visit = visit
         self._wire = wire
         self._backend = backend
         self._dialect = dialect
         self._stopping = stopping
+        self._free_in_s = free_in_s
         self._shape = visit.shape or RequestShape(stream=False)
         self._clock = clock
 
@@ -81,7 +86,7 @@ class RelayChooser:
         visit.keep_alive = visit.keep_alive and client_chunked
         stopping = self._stopping()
         if not stopping:
-            visit.body = None  # a stream that has begun is tried nowhere else: a long prompt need not be kept
+            visit.let_body_go()
         relay = StreamRelay(
             exchange=exchange,
             wire=self._wire,
@@ -137,8 +142,9 @@ class RelayChooser:
 
     def _head(self, head: ResponseHead, *, length: int | None, chunked: bool) -> bytes:
         visit = self._visit
+        busy = head.status in BUSY_STATUSES
         lines = (
-            downstream_headers(head.headers)
+            (self._busy_headers(head) if busy else downstream_headers(head.headers))
             + own_headers(visit, self._backend)
             + envelope.connection_line(keep_alive=visit.keep_alive, http_1_1=visit.http_1_1)
         )
@@ -147,6 +153,11 @@ class RelayChooser:
         if visit.metrics != "none":
             lines += self._server_timing()
         return envelope.head(head.status, head.reason, headers=lines, length=length, chunked=chunked)
+
+    def _busy_headers(self, head: ResponseHead) -> bytes:
+        """Of a backend that is busy, its headers with the time after which any backend may be free."""
+        kept = downstream_headers((name, value) for name, value in head.headers if name != RETRY_AFTER)
+        return kept + b"Retry-After: %d\r\n" % max(1, math.ceil(self._free_in_s()))
 
     def _server_timing(self) -> bytes:
         """What is known when the head goes out: our own share and the backend's time to its first byte."""

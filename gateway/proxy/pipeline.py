@@ -33,14 +33,13 @@ from gateway.proxy.forward import LEFT, Exchange, error_for
 from gateway.proxy.ours import answer_ourselves
 from gateway.proxy.owners import Owners
 from gateway.proxy.route import RETRY_AFTER_S, Desk, Lease
-from gateway.proxy.settle import FAILURES, TIMEOUTS, Settler
+from gateway.proxy.settle import Settler
 from gateway.proxy.side import SideShelf
 from gateway.proxy.side_door import SideDoor
+from gateway.proxy.testimony import Testimony
 from gateway.proxy.upstream import Target, Upstreams
 from gateway.proxy.visit import Visit
 from gateway.proxy.wire import Answered, ClientWire
-
-CLIENT_ERRORS = range(400, 500)
 
 log = logging.getLogger("gateway.pipeline")
 
@@ -63,6 +62,7 @@ class Pipeline:
         self._desk = desk
         self._upstreams = upstreams
         self._settler = settler
+        self._testimony = Testimony(desk, settler)
         self._endpoints = endpoints
         self._version = version
         self._sides = sides
@@ -103,7 +103,7 @@ class Pipeline:
             self._refuse(visit, wire, GatewayFault("the gateway has a defect; the request was not completed"))
         finally:
             if engine:
-                self._settler.settle(visit)
+                self._testimony.of_end(visit, self._settler.settle(visit))
             if visit.side is not None:
                 self._sides.finish(visit.side, visit.ending, visit.error)
             visit.forget()
@@ -140,6 +140,8 @@ class Pipeline:
             body = visit.body = renamed(body, model)
         visit.model, visit.shape = body.model, body.shape
         visit.pool = visit.pool or self._desk.pool_for(body.model)
+        if self._desk.balance.by_session:
+            visit.session = self._desk.balance.session_of(visit.pool, body, request.headers.get("X-Session-Id"))
         settle_delivery(visit, dialect)
         if visit.delivery is Delivery.SIDE:
             visit.side = self._sides.open(visit.key_id, visit.snapshot.policy.side)
@@ -150,7 +152,7 @@ class Pipeline:
     def _lease(self, visit: Visit) -> Lease:
         if visit.only is not None:
             return self._desk.hold(visit.only)
-        return self._desk.lease(pool=visit.pool, model=visit.model, tried=visit.tried)
+        return self._desk.lease(pool=visit.pool, model=visit.model, tried=visit.tried, session=visit.session)
 
     def _has_other(self, visit: Visit) -> bool:
         if visit.only is not None:
@@ -161,6 +163,8 @@ class Pipeline:
         self, visit: Visit, wire: ClientWire, lease: Lease, *, dialect: Dialect, endpoint: Endpoint
     ) -> bool:
         """One attempt; True when the request is over, False when another backend may be tried."""
+        if self._desk.ward.watching:
+            self._desk.ward.check(visit)
         backend = visit.backend = lease.backend
         visit.attempts += 1
         visit.exchange, visit.status = None, 0  # of an attempt before this one
@@ -179,6 +183,7 @@ class Pipeline:
             wire,
             backend=backend,
             stopping=lambda: self._desk.is_stopping(backend.name),
+            free_in_s=lambda: self._desk.free_in_s(pool=visit.pool, model=visit.model),
             dialect=dialect,
             clock=self._clock,
         )
@@ -219,7 +224,7 @@ class Pipeline:
         stopping = visit.backend is not None and self._desk.is_stopping(visit.backend.name)
         attempt = attempt_of(visit, exchange, dialect=dialect, stopping=stopping)
         visit.ending = attempt.ending
-        self._note_failure(visit, attempt.status)
+        self._testimony.of_attempt(visit, exchange, attempt)
         if may_try_elsewhere(attempt) and self._has_other(visit):
             return False
         held = held_answer(exchange)
@@ -231,14 +236,6 @@ class Pipeline:
                 raise error
             visit.error = exchange.relay.told if exchange.relay is not None else error
         return True
-
-    def _note_failure(self, visit: Visit, status: int) -> None:
-        if visit.backend is None:
-            return
-        if visit.ending in FAILURES or visit.ending in TIMEOUTS:
-            self._settler.attempt_failed(visit.backend.name, error_for(visit.ending).code)
-        elif visit.ending is Ending.BAD_STATUS and status not in CLIENT_ERRORS:
-            self._settler.attempt_failed(visit.backend.name, f"status_{status}")
 
     def _target(self, backend: BackendView) -> Target:
         target = self._targets.get((backend.url, backend.tls_ca))

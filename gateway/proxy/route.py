@@ -12,12 +12,14 @@ from types import TracebackType
 from typing import Self
 
 from gateway.core.admission.limits import admit_one
-from gateway.core.link.messages import ControlMessage, DrainAck, NewSnapshot, Pulse, Refused, Shares
+from gateway.core.link.messages import ControlMessage, DrainAck, NewSnapshot, Pace, Pulse, Quarantine, Refused, Shares
 from gateway.core.routing.backend import BackendState
 from gateway.core.routing.select import candidates, least_in_flight, pool_for
 from gateway.core.routing.snapshot import BackendView, Snapshot
 from gateway.core.stream.silence import PulseReading, PulseTrack
 from gateway.errors import NothingServing
+from gateway.proxy.balance import Balancer
+from gateway.proxy.ward import Ward
 
 SUSPECT_S = 1.0
 """How long a backend that just refused a connection is passed over, if there is another; control decides for good."""
@@ -46,6 +48,8 @@ class Desk:
         self.stopping = False
         self.quiet = asyncio.Event()
         self.quiet.set()
+        self.balance = Balancer(clock=clock)
+        self.ward = Ward(clock=clock)
         self._slot = slot
         self._clock = clock
         self._acknowledge = acknowledge
@@ -74,6 +78,10 @@ class Desk:
                 self._others = others
             case Pulse(backend=backend, generation_tokens=tokens, read_at=read_at):
                 self.pulses(backend).add(PulseReading(read_at, tokens))
+            case Pace():
+                self.balance.learn(message)
+            case Quarantine():
+                self.ward.apply(message)
             case Refused():
                 pass  # the link reports it
 
@@ -83,6 +91,7 @@ class Desk:
 
     def _replace(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
+        self.balance.follow(snapshot)
         self._pool_of.clear()
         self._eligible.clear()
         self._aliases = {alias.name: alias.model for pool in snapshot.pools for alias in pool.aliases}
@@ -130,14 +139,18 @@ class Desk:
             pool = self._pool_of[model] = pool_for(self.snapshot, model)
         return pool
 
-    def lease(self, *, pool: str, model: str, tried: Collection[str]) -> Lease:
+    def lease(self, *, pool: str, model: str, tried: Collection[str], session: int | None = None) -> Lease:
         """Choose a backend and hold it.  Raises NothingServing."""
         eligible = self._candidates(pool, model, tried=tried)
         now = self._clock()
         suspects = self._suspect_since
         trusted = [b for b in eligible if now - suspects.get(b.name, NEVER) > SUSPECT_S] if suspects else eligible
         self._turn += 1
-        chosen = least_in_flight(trusted or eligible, self._load, turn=self._turn)
+        balance, backends = self.balance, trusted or eligible
+        if balance.plain:
+            chosen = least_in_flight(backends, self._load, turn=self._turn)
+        else:
+            chosen = balance.choose(backends, self._load, session=session, turn=self._turn)
         if chosen is None:
             raise NothingServing("no backend is serving this model at present", retry_after_s=RETRY_AFTER_S)
         return Lease(self, chosen)
@@ -157,6 +170,10 @@ class Desk:
     def has_other(self, *, pool: str, model: str, tried: Collection[str]) -> bool:
         """Whether a backend is left that has not been tried."""
         return bool(candidates(self.snapshot, pool, model, tried=tried))
+
+    def free_in_s(self, *, pool: str, model: str) -> float:
+        """When a backend may take a request that all of them turned down; 0: now."""
+        return self.balance.free_in_s(self._candidates(pool, model, tried=()))
 
     def is_stopping(self, backend: str) -> bool:
         """Whether we ourselves are ending ``backend``, as of now."""

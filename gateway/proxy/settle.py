@@ -53,8 +53,8 @@ class Settler:
         self._offer = offer
         self._report_failure = report_failure
 
-    def settle(self, visit: Visit) -> None:
-        """Turn ``visit`` into its record."""
+    def settle(self, visit: Visit) -> RequestRecord:
+        """Turn ``visit`` into its record, which is returned."""
         try:
             summary = _summary(visit)
         except Exception:  # whatever measuring does, the request must have its record
@@ -67,10 +67,11 @@ class Settler:
         key = f"{record.endpoint}|{model}|{record.backend}|{record.outcome}|{record.status}"
         self.outcomes[key] += 1
         self._offer(record)
+        return record
 
-    def attempt_failed(self, backend: str, code: str) -> None:
-        """Passive health: an attempt at ``backend`` came to nothing."""
-        self._report_failure(BackendFailure(backend=backend, code=code, at=self._clock()))
+    def attempt_failed(self, backend: str, code: str, *, fingerprint: str = "") -> None:
+        """Passive health: an attempt at ``backend`` came to nothing; ``fingerprint`` where it may have died of it."""
+        self._report_failure(BackendFailure(backend=backend, code=code, at=self._clock(), fingerprint=fingerprint))
 
     def _record(self, visit: Visit, summary: StreamSummary | None) -> RequestRecord:
         now = self._clock()

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gateway.core.request.body import ParsedBody
+from gateway.core.request.fingerprint import fingerprint
 from gateway.core.routing.endpoints import Endpoint
 from gateway.core.routing.snapshot import BackendView, Snapshot
 from gateway.core.stream.delivery.mode import Delivery, ThinkTags
@@ -15,6 +16,9 @@ from gateway.core.stream.summary import Ending, RequestShape
 from gateway.errors import GatewayError
 from gateway.proxy.forward import Exchange
 from gateway.proxy.side import SideStream
+
+KEPT_BODY_BYTES = 16 * 1024
+"""Bodies up to this are kept to the end, in case that the backend dies of them; of longer ones the fingerprint is."""
 
 
 class Visit:
@@ -36,6 +40,7 @@ class Visit:
         "error",
         "exchange",
         "extra_headers",
+        "fingerprint",
         "http_1_1",
         "injected",
         "keep_alive",
@@ -51,6 +56,7 @@ class Visit:
         "request_bytes",
         "request_id",
         "response_bytes",
+        "session",
         "shape",
         "side",
         "snapshot",
@@ -73,6 +79,8 @@ class Visit:
         self.thing = ""  # the id in its path
         self.query = b""  # what of the query goes upstream
         self.body: ParsedBody | None = None  # let go once nothing can be tried again
+        self.fingerprint = ""
+        self.session: int | None = None
         self.shape: RequestShape | None = None
         self.metrics = "none"
         self.asked_delivery: Delivery | None = None
@@ -111,6 +119,20 @@ class Visit:
         """The gateway's own share: accepted to sent, less queue and upload."""
         sent_at = self.exchange.sent_at if self.exchange is not None else None
         return None if sent_at is None else max(0.0, sent_at - self.accepted - (self.queue_s or 0.0) - self.upload_s)
+
+    def known_by(self) -> str:
+        """The request's fingerprint, "" where its body is gone without one."""
+        if not self.fingerprint and self.body is not None:
+            self.fingerprint = fingerprint(self.body)
+        return self.fingerprint
+
+    def let_body_go(self) -> None:
+        """The request is tried nowhere else: a long prompt need not be kept."""
+        if not self.snapshot.policy.poison.deaths:
+            self.body = None
+        elif self.request_bytes > KEPT_BODY_BYTES:
+            self.known_by()
+            self.body = None
 
     def forget(self) -> None:
         """Let go of what refers back to the visit, once it is settled: its bodies must not wait for the collector."""

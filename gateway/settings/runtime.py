@@ -14,6 +14,7 @@ from gateway.core.routing.cors import CorsPolicy
 from gateway.core.routing.snapshot import CommentPolicy, HeaderPolicy, LimitPolicy, TimerPolicy
 from gateway.settings.parameters import Parameters
 from gateway.settings.reasoning import Reasoning, Side
+from gateway.settings.routing import Poison, Routing
 from gateway.settings.section import Section
 from gateway.settings.types import (
     BackendUrl,
@@ -89,6 +90,7 @@ class Pool(Section):
         1,
         description="With fewer backends serving than this, `status` calls the pool short.",
     )
+    routing: Routing = Field(default_factory=Routing, description=Routing.__doc__)
     reasoning: Reasoning = Field(default_factory=Reasoning, description=Reasoning.__doc__)
     backends: tuple[Backend, ...] = Field(min_length=1, description="A list with at least one server.")
 
@@ -260,4 +262,5 @@ class Runtime(Section):
     parameters: Parameters = Field(default_factory=Parameters, description=Parameters.__doc__)
     cors: Cors = Field(default_factory=Cors, description=Cors.__doc__)
     comments: Comments = Field(default_factory=Comments, description=Comments.__doc__)
+    poison: Poison = Field(default_factory=Poison, description=Poison.__doc__)
     probes: Probes = Field(default_factory=Probes, description=Probes.__doc__)

@@ -130,6 +130,9 @@ Count = Annotated[int, BeforeValidator(_number), Field(ge=1, le=1_000_000), Kind
 CountOrNone = Annotated[int, BeforeValidator(_number), Field(ge=0, le=1_000_000), Kind("number, may be 0")]
 """How many, or 0."""
 
+Share = Annotated[float, BeforeValidator(_number), Field(ge=0, le=1, allow_inf_nan=False), Kind("share, 0 to 1")]
+"""A part of a whole."""
+
 Bytes = Annotated[int, BeforeValidator(_size), Field(ge=1024, le=1024**5), Kind("size")]
 """A size in bytes, given as a number or as ``64 MiB``."""
 

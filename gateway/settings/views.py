@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from gateway.core.routing.cors import CorsPolicy
 from gateway.core.routing.parameters import ParameterPolicy
+from gateway.core.routing.policy import PoisonPolicy
 from gateway.core.routing.snapshot import (
     CommentPolicy,
     HeaderPolicy,
@@ -30,6 +31,7 @@ def to_policy(runtime: Runtime) -> WorkerPolicy:
         parameters=ParameterPolicy(**runtime.parameters.model_dump()),
         comments=CommentPolicy(**runtime.comments.model_dump()),
         cors=CorsPolicy(**runtime.cors.model_dump()),
+        poison=PoisonPolicy(**runtime.poison.model_dump()),
         side=SidePolicy(**runtime.side.model_dump()),
     )
 

@@ -64,6 +64,25 @@ EVENTS: Final[Mapping[EventName, EventSpec]] = MappingProxyType(
             when="The engine's token counter fell: another process answers at the same address.",
             fields={**_BACKEND, "tokens_before": "the counter's last reading", "tokens_now": "its reading now"},
         ),
+        EventName.BACKEND_KEPT: EventSpec(
+            level=Level.WARNING,
+            when="So many requests of a backend fail that it would be ejected, but no more of its pool may be.",
+            fields={**_BACKEND, **_POOL, "reason": "one sentence: what was seen"},
+        ),
+        EventName.REQUEST_QUARANTINED: EventSpec(
+            level=Level.WARNING,
+            when="Several backends died with the same request in flight; it is refused from now on (`poison`).",
+            fields={
+                "fingerprint": "of the request's body: 16 hexadecimal digits",
+                "backends": "which died, one for each death",
+                "for_s": "for how long it is refused",
+            },
+        ),
+        EventName.REQUEST_RELEASED: EventSpec(
+            level=Level.INFO,
+            when="A request that was quarantined is served again.",
+            fields={"fingerprint": "of the request's body", "reason": "why"},
+        ),
         EventName.POOL_DOWN: EventSpec(
             level=Level.ERROR,
             when="No backend of a pool serves any more; its requests get 503.",

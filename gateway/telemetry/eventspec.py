@@ -24,10 +24,13 @@ class EventName(StrEnum):
     """Every event that any of the processes tells."""
 
     REQUEST_SETTLED = "request.settled"
+    REQUEST_QUARANTINED = "request.quarantined"
+    REQUEST_RELEASED = "request.released"
     BACKEND_STATE = "backend.state"
     BACKEND_MODELS = "backend.models"
     BACKEND_READING = "backend.reading"
     BACKEND_RESTARTED = "backend.restarted"
+    BACKEND_KEPT = "backend.kept"
     POOL_DOWN = "pool.down"
     POOL_SERVING = "pool.serving"
     POOL_MODELS_MISSING = "pool.models_missing"

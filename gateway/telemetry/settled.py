@@ -101,6 +101,7 @@ _ENGINE: Final = {
 _ERROR: Final = {
     "engine_error_code": "code of an error that the engine sent inside its answer",
     "engine_error_type": "type of that error",
+    "engine_error_fatal": "whether it says that the engine is dead",
 }
 
 SETTLED_FIELDS: Final[Mapping[str, str]] = MappingProxyType({**_RECORD, **_SUMMARY, **_DERIVED, **_ENGINE, **_ERROR})

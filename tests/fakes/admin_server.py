@@ -15,6 +15,7 @@ import msgspec
 
 from gateway.core.link.messages import RequestRecord
 from gateway.core.routing.backend import BackendState
+from gateway.core.routing.curve import CurvePoint
 from gateway.core.stream.summary import Ending, EngineMetrics, Exactness, Flag, Outcome, StreamSummary
 from gateway.ports import BackendReport, PoolReport, StatusReport, StoredRequest, WorkerReport
 
@@ -185,6 +186,7 @@ def backend_report(
     tps: float | None = None,
 ) -> BackendReport:
     known = tps is not None
+    curve = (CurvePoint(streams=1.0, tps=80.25), CurvePoint(streams=3.4641, tps=61.0)) if known else ()
     return BackendReport(
         name=name,
         pool=pool,
@@ -203,6 +205,7 @@ def backend_report(
         generation_tps=tps,
         last_probe_wall=now - 1,
         requests_total=8_123,
+        curve=curve,
     )
 
 

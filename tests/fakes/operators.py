@@ -16,6 +16,7 @@ from gateway.ports import (
     ConfigVerdict,
     FeedItem,
     PoolReport,
+    QuarantineReport,
     RequestFilter,
     StatusReport,
     StoredRequest,
@@ -52,6 +53,14 @@ class FakeOperations:
     def __init__(self) -> None:
         self.backend_reports = (backend_of("a"), backend_of("b", state=BackendState.EJECTED))
         self.verdict = ConfigVerdict(applied=True, changes=("pool kimi: backend c is new",))
+        self.refused = [
+            QuarantineReport(
+                fingerprint="00ff00ff00ff00ff",
+                backends=("a", "b"),
+                first_wall=1_700_000_000.0,
+                until_wall=1_700_000_700.0,
+            )
+        ]
         self.error: Exception | None = None
         self.checked: list[str | None] = []
         self.reloads = 0
@@ -93,6 +102,16 @@ class FakeOperations:
     def backend(self, name: str) -> BackendReport | None:
         """The one of that name."""
         return next((report for report in self.backend_reports if report.name == name), None)
+
+    def quarantined(self) -> tuple[QuarantineReport, ...]:
+        """As set."""
+        return tuple(self.refused)
+
+    def release(self, fingerprint: str) -> bool:
+        """Taken out."""
+        before = len(self.refused)
+        self.refused = [it for it in self.refused if it.fingerprint != fingerprint]
+        return len(self.refused) < before
 
     async def reload(self) -> ConfigVerdict:
         """The verdict, counted."""

@@ -21,6 +21,8 @@ GUARDED = [
     ("GET", "/admin/v1/status"),
     ("GET", "/admin/v1/backends"),
     ("GET", "/admin/v1/backends/a"),
+    ("GET", "/admin/v1/quarantine"),
+    ("DELETE", "/admin/v1/quarantine/00ff00ff00ff00ff"),
     ("GET", "/admin/v1/requests"),
     ("GET", "/admin/v1/requests/r"),
     ("POST", "/admin/v1/config/reload"),

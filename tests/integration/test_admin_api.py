@@ -65,6 +65,27 @@ async def test_an_unknown_backend_is_not_found(stand: AdminStand) -> None:
 
 
 @pytest.mark.asyncio
+async def test_quarantined_requests_are_listed_and_let_in_again_which_is_noted(stand: AdminStand) -> None:
+    listed = (await stand.ask("GET", "/admin/v1/quarantine", scope="read")).json()
+    (item,) = listed["items"]
+    assert (item["fingerprint"], item["backends"], listed["next"]) == ("00ff00ff00ff00ff", ["a", "b"], None)
+    assert item["until_wall"] - item["first_wall"] == 700
+    path = f"/admin/v1/quarantine/{item['fingerprint']}"
+    assert (await stand.ask("DELETE", path, scope="read")).status == 403
+    released = await stand.ask("DELETE", path, scope="operate")
+    assert (released.status, released.json()) == (200, {"fingerprint": item["fingerprint"]})
+    assert (await stand.ask("GET", "/admin/v1/quarantine")).json()["items"] == []
+    gone = await stand.ask("DELETE", path, scope="operate")
+    assert (gone.status, gone.code) == (404, "not_found")
+    (entry,) = stand.audit
+    assert (entry.action, entry.result, entry.details) == (
+        "quarantine.release",
+        AuditResult.APPLIED,
+        (item["fingerprint"],),
+    )
+
+
+@pytest.mark.asyncio
 async def test_requests_come_in_pages_that_add_up(stand: AdminStand) -> None:
     stand.history.add([record_of(f"r{at}") for at in range(5)])
     seen: list[str] = []
@@ -246,6 +267,8 @@ async def answers_of(stand: AdminStand) -> list[tuple[str, str, Answer]]:
         ("/admin/v1/status", "GET", "/admin/v1/status"),
         ("/admin/v1/backends", "GET", "/admin/v1/backends"),
         ("/admin/v1/backends/{name}", "GET", "/admin/v1/backends/a"),
+        ("/admin/v1/quarantine", "GET", "/admin/v1/quarantine"),
+        ("/admin/v1/quarantine/{fingerprint}", "DELETE", "/admin/v1/quarantine/00ff00ff00ff00ff"),
         ("/admin/v1/requests", "GET", "/admin/v1/requests?limit=1"),
         ("/admin/v1/requests/{id}", "GET", "/admin/v1/requests/r1"),
         ("/admin/v1/requests/{id}", "GET", "/admin/v1/requests/r2"),

@@ -162,13 +162,14 @@ async def test_what_was_told_of_a_backend_and_a_pool_leaves_with_them(tmp_path: 
 async def test_failures_that_workers_report_eject_and_probe_at_once(tmp_path: Path) -> None:
     async with (
         listening(ProbedBackend()) as fake,
-        begun(ControlParts(tmp_path, one_pool(fake), probes={"health_s": 3600})) as parts,
+        listening(ProbedBackend()) as other,
+        begun(ControlParts(tmp_path, one_pool(fake, other), probes={"health_s": 3600})) as parts,
     ):
         now = parts.clock()
         failures = [BackendFailure(backend="a", code="backend_died", at=now) for _ in range(5)]
         asked = fake.asked["/health"]
         parts.loop.worker_said(WORKER, Settled(slot=0, records=[], failures=failures))
-        assert parts.outlet.states == {"a": "ejected"}
+        assert parts.outlet.states == {"a": "ejected", "b": "serving"}
         await fake.until(lambda: fake.asked["/health"] > asked)
 
 

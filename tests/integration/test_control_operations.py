@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from gateway.control import inbox
 from gateway.control.link import WorkerRef
 from gateway.control.operations import ControlOperations, Installation
-from gateway.core.link.messages import PROTOCOL, Heartbeat, Hello
+from gateway.core.link.messages import PROTOCOL, BackendFailure, Heartbeat, Hello, Settled
 from gateway.core.routing.backend import BackendState
+from gateway.core.routing.reading import EngineReading
 from gateway.settings import load
 from tests.fakes.control_parts import ControlParts
 from tests.fakes.operators import store_trouble
@@ -101,6 +103,32 @@ async def test_backends_are_told_in_order_and_one_by_its_name(tmp_path: Path) ->
         assert report is not None
         assert (report.state, report.in_flight, report.requests_total) == (BackendState.SERVING, 2, 6)
         assert it.operations.backend("ghost") is None
+
+
+async def test_what_engines_die_of_is_told_with_its_times_and_let_in_again(tmp_path: Path) -> None:
+    async with listening(ProbedBackend()) as a, listening(ProbedBackend()) as b, bench(tmp_path, a, b) as it:
+        assert (it.operations.quarantined(), it.operations.release("f")) == ((), False)
+        now = it.parts.clock()
+        for name in "ab":
+            died = BackendFailure(backend=name, code="engine_dead", at=now, fingerprint="f")
+            it.parts.loop.worker_said(WORKER, Settled(slot=0, records=[], failures=[died]))
+        (report,) = it.operations.quarantined()
+        assert (report.fingerprint, report.backends) == ("f", ("a", "b"))
+        assert report.first_wall == pytest.approx(now + 1000.0, abs=1.0)
+        assert report.until_wall == pytest.approx(now + 1600.0, abs=1.0)
+        assert it.operations.release("f")
+        assert it.operations.quarantined() == ()
+
+
+async def test_a_backend_is_told_with_its_curve(tmp_path: Path) -> None:
+    async with listening(ProbedBackend()) as fake, bench(tmp_path, fake) as it:
+        now = it.parts.clock() + 10_000.0
+        for at in (0.0, 2.0):
+            reading = EngineReading(read_at=now + at, generation_tokens=1e9 + 100 * at, running=1.0)
+            it.parts.loop.post(inbox.NumbersRead("a", reading))
+        report = it.operations.backend("a")
+        assert report is not None
+        assert [(point.streams, point.tps) for point in report.curve] == [(1.0, 100.0)]
 
 
 async def test_a_scrape_has_everything_at_one_moment(tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ from tests.fakes.client import RawClient, raw_client
 from tests.fakes.control_bench import running_control
 from tests.fakes.fleets import GOOD, SLOW
 from tests.fakes.setting_stage import Stage
+from tests.integration import routing_scenes
 from tests.integration.test_relay_endings import DONE, HEAD, HELLO, REQUEST, ROLE, STOP, chunk, event
 
 pytestmark = pytest.mark.asyncio
@@ -443,6 +444,7 @@ IN_REAL_TIME: Mapping[str, Case] = MappingProxyType(
         ),
         "pools[].backends[].name": Case(_backend_header, {"one": "one", "other": "other"}),
         "pools[].backends[].api_key_env": Case(_key_upstream, {"ENGINE_KEY": "Bearer engine-secret", "": None}),
+        **{path: Case(*row) for path, row in routing_scenes.ROWS.items()},
         "probes.health_s": Case(_period_of_probes, {3: 3.0, 4: 4.0}),
         "probes.fall": Case(_bad_probes_to_the_end, {2: 2, 4: 4}),
         "probes.rise": Case(_good_probes_to_return, {1: 1, 3: 3}),

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from gateway.core.routing.backend import BackendState
+from gateway.core.routing.backend import ALWAYS, BackendState
 from gateway.core.routing.evidence import (
     DrainAsked,
     DrainLifted,
@@ -15,8 +15,9 @@ from gateway.core.routing.evidence import (
     ProbeResult,
     RequestFailed,
     RequestsSucceeded,
+    Restarted,
 )
-from gateway.core.routing.health import Enter, Health, HealthPolicy, ProbeNow, begin, probe_period_s, step
+from gateway.core.routing.health import Enter, Health, HealthPolicy, Kept, ProbeNow, begin, probe_period_s, step
 
 OK = Probed(result=ProbeResult.OK)
 REFUSED = Probed(result=ProbeResult.REFUSED)
@@ -32,10 +33,11 @@ class Dialogue:
     health: Health = field(default_factory=lambda: begin(0.0))
     told: list[str] = field(default_factory=list)
     asked_to_probe: list[float] = field(default_factory=list)
+    may_eject: bool = True
 
     def at(self, now: float, *events: HealthEvent) -> Dialogue:
         for event in events:
-            done = step(self.health, event, policy=self.policy, now=now)
+            done = step(self.health, event, policy=self.policy, now=now, may_eject=self.may_eject)
             self.health = done.state
             for action in done.actions:
                 match action:
@@ -43,6 +45,9 @@ class Dialogue:
                         assert (state, reason) == (self.health.state, done.reason) == (state, self.health.reason)
                         assert self.health.since == now
                         self.told.append(f"{now:g}: {reason}")
+                    case Kept():
+                        assert done.reason == self.health.reason
+                        self.told.append(f"{now:g}: {done.reason}")
                     case ProbeNow():
                         self.asked_to_probe.append(now)
         return self
@@ -247,3 +252,92 @@ def test_probes_come_faster_while_something_is_wrong() -> None:
         talk.at(now, event)
         periods.append(probe_period_s(talk.health, policy))
     assert periods == [0.5, 2.0, 0.5, 2.0, 0.5, 0.5, 0.5, 2.0]
+
+
+# --- beginning to serve, and what may not be ejected ---
+
+
+def test_what_served_before_anybody_looked_is_not_new() -> None:
+    talk = Dialogue(health=begin(0.0, fresh=False)).at(0.1, OK)
+    assert talk.health.serving_since == ALWAYS
+
+
+@pytest.mark.parametrize("away", [REFUSED, TIMEOUT, ILL])
+def test_whoever_comes_back_is_new_since_then(away: Probed) -> None:
+    talk = Dialogue(health=begin(0.0, fresh=False)).at(0.1, OK).at(5.0, away, away, away).at(30.0, OK)
+    assert (talk.state, talk.health.serving_since) == (BackendState.SERVING, 30.0)
+
+
+def test_a_backend_that_is_added_later_is_new() -> None:
+    assert Dialogue(health=begin(50.0)).at(51.0, OK).health.serving_since == 51.0
+
+
+def test_a_drain_alone_makes_nobody_new_and_a_restart_within_it_does() -> None:
+    talk = Dialogue(health=begin(0.0, fresh=False)).at(0.1, OK)
+    talk.at(1.0, DrainAsked(why="upgrade")).at(9.0, DrainLifted())
+    assert talk.health.serving_since == ALWAYS
+    talk.at(10.0, DrainAsked(why="upgrade")).at(11.0, REFUSED).at(40.0, OK).at(41.0, DrainLifted())
+    assert talk.health.serving_since == 41.0
+    talk.at(50.0, DrainAsked(why="upgrade")).at(60.0, Restarted(at=59.0)).at(61.0, DrainLifted())
+    assert talk.health.serving_since == 61.0
+
+
+def test_a_restart_that_no_probe_saw_makes_it_new_while_it_serves() -> None:
+    talk = serving().at(10.0, Restarted(at=9.5))
+    assert (talk.state, talk.health.serving_since, talk.told) == (BackendState.SERVING, 9.5, [])
+
+
+def full() -> Dialogue:
+    """A backend of whose pool no more may be ejected for failing requests."""
+    talk = serving()
+    talk.may_eject = False
+    return talk
+
+
+def test_what_may_not_be_ejected_serves_on_and_its_reason_says_so_once() -> None:
+    talk = full().fail(1.0, "backend_died", times=5)
+    assert talk.state is BackendState.SERVING
+    reason = "serving although 5 of the last 5 requests failed, the last with backend_died: no more of the pool may be"
+    assert talk.told == [f"1: {reason} ejected for that"]
+    talk.fail(1.5, "backend_garbled", times=3)
+    assert len(talk.told) == 1
+    assert talk.health.reason.startswith("serving although 8 of the last 8 requests failed, the last with")
+    assert talk.asked_to_probe == [1.0] * 5, "lost connections are looked into all the same"
+
+
+def test_it_is_ejected_as_soon_as_it_may_be() -> None:
+    talk = full().fail(1.0, "backend_error", times=5)
+    talk.may_eject = True
+    assert talk.fail(2.0, "backend_error").state is BackendState.EJECTED
+    assert talk.health.by_requests
+    assert not talk.health.kept
+
+
+def test_it_serves_without_a_remark_when_its_requests_end_well_again() -> None:
+    talk = full().fail(1.0, "backend_error", times=5).at(2.0, RequestsSucceeded(count=4))
+    assert talk.health.kept
+    talk.at(2.5, RequestsSucceeded(count=2))
+    assert (talk.health.kept, talk.health.reason) == (False, "serving: requests end well again")
+    assert len(talk.fail(3.0, "backend_error", times=9).told) == 2
+
+
+def test_nor_with_one_when_there_were_none_for_a_while() -> None:
+    talk = full().fail(1.0, "backend_error", times=5).at(3.0, OK)
+    assert talk.health.kept
+    talk.at(11.5, OK)
+    assert talk.health.reason == "serving: requests end well again"
+
+
+def test_probes_eject_whatever_may_be() -> None:
+    assert full().at(1.0, REFUSED, REFUSED, REFUSED).state is BackendState.EJECTED
+
+
+def test_who_was_ejected_for_its_requests_and_is_then_found_gone_is_out_by_its_probes() -> None:
+    talk = serving().fail(1.0, "backend_died", times=5)
+    assert talk.health.by_requests
+    assert not talk.at(1.2, REFUSED).health.by_requests
+
+
+def test_an_engine_that_says_that_it_is_dead_is_probed_at_once() -> None:
+    talk = serving().fail(1.0, "engine_dead")
+    assert (talk.asked_to_probe, talk.health.tally.all_failed) == ([1.0], 0)

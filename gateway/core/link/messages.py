@@ -12,6 +12,7 @@ from typing import Final
 
 from msgspec import Struct, field
 
+from gateway.core.routing.curve import Curve
 from gateway.core.routing.snapshot import Snapshot
 from gateway.core.stream.summary import Ending, Outcome, StreamSummary
 
@@ -66,11 +67,16 @@ class RequestRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class BackendFailure(Struct, frozen=True, kw_only=True):
-    """Passive health: an attempt at ``backend`` failed (``code`` of the error) at monotonic ``at``."""
+    """Passive health: an attempt at ``backend`` failed (``code`` of the error) at monotonic ``at``.
+
+    ``fingerprint`` of the request where the backend may have died of it.  ``code`` "": it ended well, which is told of
+    fingerprints that are under suspicion.
+    """
 
     backend: str
     code: str
     at: float
+    fingerprint: str = ""
 
 
 # --- worker -> control ------------------------------------------------------------------------------------------
@@ -147,6 +153,23 @@ class Pulse(Struct, frozen=True, tag="pulse", kw_only=True):
     read_at: float
 
 
+class Pace(Struct, frozen=True, tag="pace", kw_only=True):
+    """What was measured of a backend whose pool routes by it: how fast a stream is among so many."""
+
+    backend: str
+    curve: Curve
+
+
+class Quarantine(Struct, frozen=True, tag="quarantine", kw_only=True):
+    """Requests that engines may die of, by fingerprint; replaces what was told before.
+
+    ``suspects`` are let in, and their good end is to be told; those in ``until`` are refused until that monotonic time.
+    """
+
+    suspects: tuple[str, ...]
+    until: dict[str, float]
+
+
 class Refused(Struct, frozen=True, tag="refused", kw_only=True):
     """Control will not talk to this worker; the connection closes after it."""
 
@@ -154,7 +177,7 @@ class Refused(Struct, frozen=True, tag="refused", kw_only=True):
 
 
 WorkerMessage = Hello | Heartbeat | Settled | DrainAck
-ControlMessage = NewSnapshot | Shares | Pulse | Refused
+ControlMessage = NewSnapshot | Shares | Pulse | Pace | Quarantine | Refused
 
 HEARTBEAT_S: Final = 0.5
 SHARES_S: Final = 0.1

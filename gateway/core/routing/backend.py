@@ -10,6 +10,9 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
 
+ALWAYS: Final = float("-inf")
+"""Since when a backend serves that served before anybody looked."""
+
 
 class BackendState(StrEnum):
     """What a backend is doing, as far as the gateway knows."""

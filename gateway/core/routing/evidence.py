@@ -21,6 +21,12 @@ _STATUS_PREFIX: Final = "status_"
 _BACKPRESSURE: Final = 503
 _SERVER_ERRORS: Final = range(500, 600)
 
+ENGINE_DEAD: Final = "engine_dead"
+"""Code of a failure in which the engine said that it is dead; the failure itself is counted under another code."""
+
+ENDED_WELL: Final = ""
+"""Code of a request that ended well, told where its fingerprint is under suspicion."""
+
 LOST_CONNECTION: Final = frozenset({BackendDied.code, ConnectFailed.code})
 """Codes after which it is worth asking at once whether anything listens there."""
 
@@ -71,6 +77,13 @@ class RequestsSucceeded:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Restarted:
+    """The engine's counter fell: another process answers, first seen at monotonic ``at``."""
+
+    at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DrainAsked:
     """Send the backend nothing new; ``why`` is a phrase."""
 
@@ -82,7 +95,7 @@ class DrainLifted:
     """The backend may serve again."""
 
 
-HealthEvent = Probed | RequestFailed | RequestsSucceeded | DrainAsked | DrainLifted
+HealthEvent = Probed | RequestFailed | RequestsSucceeded | Restarted | DrainAsked | DrainLifted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

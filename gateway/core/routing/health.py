@@ -13,8 +13,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from gateway.core.routing.backend import BackendState, may_follow
+from gateway.core.routing.backend import ALWAYS, BackendState, may_follow
 from gateway.core.routing.evidence import (
+    ENGINE_DEAD,
     LOST_CONNECTION,
     DrainAsked,
     DrainLifted,
@@ -23,6 +24,7 @@ from gateway.core.routing.evidence import (
     ProbeResult,
     RequestFailed,
     RequestsSucceeded,
+    Restarted,
     Tally,
     speaks_against,
 )
@@ -42,7 +44,12 @@ class ProbeNow:
     """Do not wait for the next turn: something just went wrong."""
 
 
-HealthAction = Enter | ProbeNow
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """It would be ejected for failing requests, but no more of its pool may be; the state's reason says so."""
+
+
+HealthAction = Enter | ProbeNow | Kept
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +80,9 @@ class Health:
     ``since`` is when ``state`` was entered.  ``good`` and ``bad`` count probes in a row; ``bad_since`` is the first of
     the bad ones, ``bad_result`` and ``bad_what`` tell of the last (``bad_mixed``: not all of a kind).  ``strikes``
     counts ejections by passive failures that are not forgotten yet; not before ``readmit_at`` may the backend serve
-    again; ``proven``: a request ended well since it serves.
+    again; ``proven``: a request ended well since it serves.  ``by_requests``: ejected by failing requests, and ``kept``
+    when that may not be.  ``serving_since`` is when it began to serve, ``ALWAYS`` before anybody looked;
+    ``fresh`` says that the next beginning counts as one.
     """
 
     state: BackendState
@@ -89,14 +98,18 @@ class Health:
     strikes: int = 0
     readmit_at: float = 0.0
     proven: bool = False
+    by_requests: bool = False
+    kept: bool = False
+    serving_since: float = ALWAYS
+    fresh: bool = True
 
 
 HealthStep = Step[Health, HealthAction]
 
 
-def begin(now: float) -> Health:
-    """A backend of which nothing is known yet."""
-    return Health(state=BackendState.UNKNOWN, since=now, reason="not probed yet", tally=Tally(started=now))
+def begin(now: float, *, fresh: bool = True) -> Health:
+    """A backend of which nothing is known yet; not ``fresh``: it may have served long before the gateway began."""
+    return Health(state=BackendState.UNKNOWN, since=now, reason="not probed yet", tally=Tally(started=now), fresh=fresh)
 
 
 def probe_period_s(health: Health, policy: HealthPolicy) -> float:
@@ -105,17 +118,23 @@ def probe_period_s(health: Health, policy: HealthPolicy) -> float:
     return policy.period_s if well else policy.suspect_s
 
 
-def step(health: Health, event: HealthEvent, *, policy: HealthPolicy, now: float) -> HealthStep:
-    """Decide what ``event`` means.  A changed state comes with one :class:`Enter`, its reason is the step's."""
+def step(health: Health, event: HealthEvent, *, policy: HealthPolicy, now: float, may_eject: bool = True) -> HealthStep:
+    """Decide what ``event`` means.  A changed state comes with one :class:`Enter`, its reason is the step's.
+
+    ``may_eject``: failing requests may; probes may always.
+    """
     match event:
         case Probed(result=ProbeResult.OK):
             return _probed_well(health, policy=policy, now=now)
         case Probed():
             return _probed_ill(health, event, policy=policy, now=now)
         case RequestFailed():
-            return _request_failed(health, event, policy=policy, now=now)
+            return _request_failed(health, event, policy=policy, now=now, may_eject=may_eject)
         case RequestsSucceeded(count=count):
             return Step(_request_succeeded(health, count, policy=policy, now=now))
+        case Restarted(at=at):
+            serves = health.state is BackendState.SERVING
+            return Step(replace(health, serving_since=at) if serves else replace(health, fresh=True))
         case DrainAsked(why=why):
             if health.state is BackendState.DRAINING or not may_follow(health.state, BackendState.DRAINING):
                 return Step(health, reason=f"cannot drain a backend that is {health.state}")
@@ -133,7 +152,7 @@ def _probed_well(health: Health, *, policy: HealthPolicy, now: float) -> HealthS
         case BackendState.SERVING:
             if health.strikes and now - health.since >= policy.probation_s:
                 known = replace(known, strikes=0)
-            return Step(known)
+            return Step(_calmed(known, policy=policy, now=now) if known.kept else known)
         case BackendState.UNKNOWN | BackendState.EJECTED:
             if known.good < policy.rise or now < health.readmit_at:
                 return Step(known)
@@ -159,7 +178,7 @@ def _probed_ill(health: Health, probe: Probed, *, policy: HealthPolicy, now: flo
         bad_mixed=not first and (health.bad_mixed or what != health.bad_what),
     )
     if probe.result is ProbeResult.REFUSED:
-        known = replace(known, strikes=0, readmit_at=now)
+        known = replace(known, strikes=0, readmit_at=now, by_requests=False, fresh=True)
     match health.state:
         case BackendState.UNKNOWN if probe.result is ProbeResult.REFUSED:
             return _enter(known, BackendState.EJECTED, now=now, reason=f"ejected: {what}")
@@ -184,29 +203,50 @@ def _request_succeeded(health: Health, count: int, *, policy: HealthPolicy, now:
     if health.state is not BackendState.SERVING:
         return health
     known = replace(health, tally=health.tally.add(now, policy.window_s, good=count), proven=True)
+    if known.kept:
+        known = _calmed(known, policy=policy, now=now)
     if known.bad_result is ProbeResult.TIMEOUT:  # slow to answer probes but answering requests: busy, not ill
         return replace(known, bad=0, bad_result=None, bad_what="", bad_mixed=False)
     return known
 
 
-def _request_failed(health: Health, failure: RequestFailed, *, policy: HealthPolicy, now: float) -> HealthStep:
+def _calmed(health: Health, *, policy: HealthPolicy, now: float) -> Health:
+    """Without the reason for which it was only kept, once that is over."""
+    tally = health.tally.add(now, policy.window_s)
+    if _too_many(tally, policy):
+        return health
+    return replace(health, tally=tally, kept=False, reason="serving: requests end well again")
+
+
+def _too_many(tally: Tally, policy: HealthPolicy) -> bool:
+    return tally.all_failed >= policy.passive_fall and 2 * tally.all_failed >= tally.all_ended
+
+
+def _request_failed(
+    health: Health, failure: RequestFailed, *, policy: HealthPolicy, now: float, may_eject: bool
+) -> HealthStep:
+    if failure.code == ENGINE_DEAD:
+        return Step(health, (ProbeNow(),))
     late = failure.at < health.since  # news of a time before this state: it was counted then, or it is another process
     if not speaks_against(failure.code) or health.state is not BackendState.SERVING or late:
         return Step(health)
     tally = health.tally.add(now, policy.window_s, failed=1)
     known = replace(health, tally=tally)
     on_probation = health.strikes > 0 and not health.proven
-    enough = tally.all_failed >= policy.passive_fall and 2 * tally.all_failed >= tally.all_ended
-    if not (on_probation or enough):
-        return Step(known, (ProbeNow(),) if failure.code in LOST_CONNECTION else ())
-    delay_s = min(policy.readmit_max_s, policy.readmit_s * 2.0 ** min(health.strikes, 30))
-    known = replace(known, strikes=health.strikes + 1, readmit_at=now + delay_s, good=0)
+    probe = (ProbeNow(),) if failure.code in LOST_CONNECTION else ()
+    if not (on_probation or _too_many(tally, policy)):
+        return Step(known, probe)
     found = f"{tally.all_failed} of the last {tally.all_ended} requests failed, the last"
     if on_probation:
         found = "the first request after the pause failed"
+    if not may_eject:
+        reason = f"serving although {found} with {failure.code}: no more of the pool may be ejected for that"
+        return Step(replace(known, kept=True, reason=reason), probe if health.kept else (*probe, Kept()), reason)
+    delay_s = min(policy.readmit_max_s, policy.readmit_s * 2.0 ** min(health.strikes, 30))
+    known = replace(known, strikes=health.strikes + 1, readmit_at=now + delay_s, good=0)
     reason = f"ejected for {delay_s:g} s: {found} with {failure.code}"
     step_ = _enter(known, BackendState.EJECTED, now=now, reason=reason)
-    return Step(step_.state, (*step_.actions, ProbeNow()), reason)
+    return Step(replace(step_.state, by_requests=True), (*step_.actions, ProbeNow()), reason)
 
 
 def _drain_lifted(health: Health, now: float) -> HealthStep:
@@ -219,5 +259,17 @@ def _drain_lifted(health: Health, now: float) -> HealthStep:
 
 
 def _enter(health: Health, state: BackendState, *, now: float, reason: str) -> HealthStep:
-    entered = replace(health, state=state, since=now, reason=reason, tally=Tally(started=now), proven=False)
+    serves = state is BackendState.SERVING
+    entered = replace(
+        health,
+        state=state,
+        since=now,
+        reason=reason,
+        tally=Tally(started=now),
+        proven=False,
+        by_requests=False,
+        kept=False,
+        serving_since=now if serves and health.fresh else health.serving_since,
+        fresh=not serves and (health.fresh or state is BackendState.EJECTED),
+    )
     return Step(entered, (Enter(state=state, reason=reason),), reason)

@@ -31,10 +31,20 @@ class PoolChange:
     after_s: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class KeptServing:
+    """A backend serves on though its requests fail: no more of its pool may be ejected; ``reason`` is a sentence."""
+
+    backend: str
+    pool: str
+    reason: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
     """What came of one event: to be told, and whether the backend should be probed at once."""
 
     states: tuple[StateChange, ...] = ()
+    kept: tuple[KeptServing, ...] = ()
     pools: tuple[PoolChange, ...] = ()
     probe_now: bool = False

@@ -9,13 +9,13 @@ from typing import Final
 
 from msgspec import Struct
 
+from gateway.core.routing.backpressure import BUSY_STATUSES
 from gateway.core.stream.summary import Ending, StreamSummary
 
 SHUTDOWN_ANSWER: Final = b"cannot schedule new futures after shutdown"
 """What vLLM 0.32 was seen to answer with 500 while it drains after SIGTERM, /health still 200."""
 
 ABORT: Final = "abort"
-SERVICE_UNAVAILABLE: Final = 503
 INTERNAL_ERROR: Final = 500
 
 
@@ -46,7 +46,7 @@ def may_try_elsewhere(attempt: Attempt) -> bool:
         return False
     if attempt.ending is Ending.CONNECT_FAILED:
         return True
-    if attempt.ending is Ending.BAD_STATUS and attempt.status == SERVICE_UNAVAILABLE:
+    if attempt.ending is Ending.BAD_STATUS and attempt.status in BUSY_STATUSES:
         return True
     if not attempt.stopping:
         return False

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from gateway.core.routing.backend import BackendState
+from gateway.core.routing.backend import ALWAYS, BackendState
 from gateway.core.routing.cors import CorsPolicy
 from gateway.core.routing.parameters import ParameterPolicy
+from gateway.core.routing.policy import PoisonPolicy, RoutingPolicy
 from gateway.core.stream.delivery.mode import ReasoningPolicy
 
 
@@ -88,6 +89,7 @@ class WorkerPolicy(Struct, frozen=True, kw_only=True):
     parameters: ParameterPolicy = ParameterPolicy()
     comments: CommentPolicy = CommentPolicy()
     cors: CorsPolicy = CorsPolicy()
+    poison: PoisonPolicy = PoisonPolicy()
 
 
 class BackendView(Struct, frozen=True, kw_only=True):
@@ -96,7 +98,7 @@ class BackendView(Struct, frozen=True, kw_only=True):
     ``url`` is ``http://host:port``, ``https://host:port`` or ``unix:/path``; ``api_key_env`` names the environment
     variable that holds the backend's own key; ``tls_ca`` is a PEM file that https must verify against ("" = the
     system's); ``models`` are the ids that the backend itself reports; ``stopping`` says that we ourselves are ending
-    it, which widens what may be retried.
+    it, which widens what may be retried.  ``serving_since``: monotonic.
     """
 
     name: str
@@ -108,6 +110,7 @@ class BackendView(Struct, frozen=True, kw_only=True):
     models: tuple[str, ...] = ()
     profile: str = ""
     stopping: bool = False
+    serving_since: float = ALWAYS
 
 
 class Alias(Struct, frozen=True):
@@ -126,6 +129,7 @@ class PoolView(Struct, frozen=True, kw_only=True):
     name: str
     models: tuple[str, ...] = ()
     aliases: tuple[Alias, ...] = ()
+    routing: RoutingPolicy = RoutingPolicy()
     reasoning: ReasoningPolicy = ReasoningPolicy()
     model_reasoning: dict[str, ReasoningPolicy] = {}
 

@@ -122,10 +122,14 @@ class EngineMetrics(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class EngineError(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An error that the engine sent inside its answer: its code and type as text, never its message."""
+    """An error that the engine sent inside its answer: its code and type as text, never its message.
+
+    ``fatal``: the message is the one with which vLLM's server says that its engine has died.
+    """
 
     code: str | None = None
     type: str | None = None
+    fatal: bool = False
 
 
 class StreamSummary(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -38,6 +38,7 @@ a is serving since {since} (1 h ago)
   in flight   3 from this gateway
   in engine   3 running, 0 waiting
   rate        231.4 tok/s, all requests together
+  pace        80.2 tok/s at 1, 61.0 tok/s at 3.46 streams, each
   generated   1,234,567 tokens since the engine's start
   requests    8,123 settled
 """

@@ -7,10 +7,12 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
+from gateway.core.routing.policy import PoisonPolicy, RoutingPolicy
 from gateway.core.routing.snapshot import HeaderPolicy, LimitPolicy, SidePolicy, TimerPolicy, WorkerPolicy
 from gateway.core.stream.delivery.mode import Delivery, ReasoningPolicy, ThinkTags
 from gateway.settings import parse, to_policy, to_reasoning
 from gateway.settings.reasoning import ModelReasoning, Reasoning, Side
+from gateway.settings.routing import Poison, Routing
 from gateway.settings.runtime import Headers, Limits, Timers
 from gateway.settings.section import Section
 
@@ -29,7 +31,15 @@ WITHOUT_SETTING = {"profile_name"}
 
 
 @pytest.mark.parametrize(
-    "section, policy", [(Timers, TimerPolicy), (Limits, LimitPolicy), (Headers, HeaderPolicy), (Side, SidePolicy)]
+    "section, policy",
+    [
+        (Timers, TimerPolicy),
+        (Limits, LimitPolicy),
+        (Headers, HeaderPolicy),
+        (Side, SidePolicy),
+        (Routing, RoutingPolicy),
+        (Poison, PoisonPolicy),
+    ],
 )
 def test_a_section_and_its_policy_have_the_same_names_and_defaults(section: type[Section], policy: Any) -> None:
     values = {name: value for name, value in msgspec.structs.asdict(policy()).items() if name not in WITHOUT_SETTING}

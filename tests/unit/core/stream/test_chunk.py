@@ -124,5 +124,20 @@ def test_of_an_error_only_code_and_type_are_kept(raw: bytes, expected: tuple[str
     assert "secret" not in repr(error)
 
 
+@pytest.mark.parametrize(
+    "message, fatal",
+    [
+        (b'"EngineCore encountered an issue. See stack trace (above) for the root cause."', True),
+        (b'"another"', False),
+        (b"7", False),
+        (b"null", False),
+    ],
+)
+def test_an_error_that_says_that_the_engine_is_dead_is_marked_and_its_text_is_not_kept(
+    message: bytes, *, fatal: bool
+) -> None:
+    assert read_error(b'{"code":500,"message":%b}' % message) == EngineError(code="500", fatal=fatal)
+
+
 def test_words_of_an_engine_are_kept_short() -> None:
     assert word("x" * 1000) == "x" * 64
