@@ -21,6 +21,8 @@ SETTING_OF: Final = MappingProxyType(
         "clients": "clients.listen",
         "operators": "operators.listen",
         "operator_names": "operators.names",
+        "tls_certificate": "clients.tls.certificate",
+        "tls_key": "clients.tls.key",
         "log_format": "log.format",
         "log_level": "log.level",
         "drain_s": "clients.drain_s",

@@ -134,7 +134,7 @@ def test_a_kill_while_it_writes_loses_at_most_what_was_under_way(tmp_path: Path)
         assert confirmed <= count
         assert count % 50 == 0, "a batch is there whole or not at all"
         assert [row.record.request_id for row in newest] == [f"r{at}" for at in range(count - 1, -1, -1)][:1000]
-    assert sorted(os.listdir(tmp_path)) == ["h.db"], "nothing was moved aside"  # noqa: PTH208 - names are compared
+    assert sorted(os.listdir(tmp_path)) == ["h.db", "h.db.lock"], "nothing was moved aside"  # noqa: PTH208 - names are compared
 
 
 def test_a_file_that_may_not_be_written_is_told_with_its_path(shared_folder: Path) -> None:

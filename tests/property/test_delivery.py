@@ -350,7 +350,7 @@ def test_any_stream_of_chat_keeps_its_text_in_every_mode(body: bytes, cuts: list
             max_size=8,
         ).map(b"".join),
     ),
-    dialect=st.sampled_from(Dialect),
+    dialect=st.sampled_from([Dialect.CHAT, Dialect.COMPLETIONS, Dialect.RESPONSES, Dialect.MESSAGES]),
     mode=st.sampled_from(MODES),
     tags=st.sampled_from([None, ThinkTags(), ThinkTags(opened=True)]),
 )
