@@ -27,7 +27,8 @@ def held(path: Path) -> Iterator[None]:
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError as error:
-        raise StoreUnusable(explain(OSError(error.errno, error.strerror, str(path)), path)) from error
+        place = path if error.filename == str(lock) else error.filename
+        raise StoreUnusable(explain(OSError(error.errno, error.strerror, str(place)), path)) from error
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
