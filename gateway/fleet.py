@@ -259,7 +259,15 @@ class Fleet:
 
 
 def _pool_view(pool: Pool) -> PoolView:
-    return PoolView(name=pool.name, models=pool.models)
+    return PoolView(
+        name=pool.name,
+        models=pool.models,
+        concurrency=pool.concurrency,
+        queue=pool.queue,
+        queue_s=pool.queue_s,
+        deadline_s=pool.deadline_s,
+        hold_s=pool.hold_s,
+    )
 
 
 def _view(member: _Member) -> BackendView:

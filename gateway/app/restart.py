@@ -21,6 +21,7 @@ SETTING_OF: Final = MappingProxyType(
         "clients": "clients.listen",
         "operators": "operators.listen",
         "operator_names": "operators.names",
+        "keys_path": "auth.keys_file",
         "log_format": "log.format",
         "log_level": "log.level",
         "drain_s": "clients.drain_s",

@@ -27,7 +27,8 @@ class InstallSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Install settings as the children see them; a change needs a restart.  All paths are absolute.
 
     ``clients`` and ``operators`` are the configured listen addresses, for messages: the sockets themselves are
-    inherited.  ``operator_names``: further host names by which the operators' are asked.  ``client_head_s``: time to
+    inherited.  ``operator_names``: further host names by which the operators' are asked.  ``keys_path``: the file with
+    the clients' keys, "" where none are asked for.  ``client_head_s``: time to
     receive a whole request head; ``client_idle_s``: how long a connection may stay open between requests;
     ``connections``: bound of open client connections of one worker; ``drain_s``: how long streams may go on after a
     stop was asked for; ``store_keep_s`` and ``store_keep_bytes``: retention of the history.
@@ -41,6 +42,7 @@ class InstallSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     clients: tuple[str, ...]
     operators: tuple[str, ...]
     operator_names: tuple[str, ...] = ()
+    keys_path: str = ""
     log_format: str = "json"
     log_level: str = "info"
     drain_s: float = 30.0
@@ -67,6 +69,7 @@ def install_spec(settings: Settings) -> InstallSpec:
         clients=tuple(str(address) for address in install.clients.listen),
         operators=tuple(str(address) for address in install.operators.listen),
         operator_names=install.operators.names,
+        keys_path=str(install.auth.keys_file) if install.auth.clients == "keys" else "",
         log_format=install.log.format,
         log_level=install.log.level,
         drain_s=install.clients.drain_s,

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from gateway.control.link import WorkerRef
+from gateway.core.admission.keys import Key
 from gateway.core.link.messages import ControlMessage, RequestRecord, WorkerMessage
 from gateway.core.routing.evidence import HealthEvent
 from gateway.core.routing.reading import EngineReading
@@ -78,6 +79,21 @@ class ConfigRead:
 
 
 @dataclass(frozen=True, slots=True)
+class KeysRead:
+    """The clients' keys are these now."""
+
+    keys: tuple[Key, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KeysBad:
+    """The file of keys cannot be used; those in use stay.  ``faults``: one line each."""
+
+    path: str
+    faults: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class RoundOver:
     """The time for a first look at all backends is over."""
 
@@ -87,7 +103,19 @@ class Ticked:
     """Time for shares and for looking after silent workers."""
 
 
-Event = HealthNews | ModelsRead | NumbersRead | Unreadable | WorkerSaid | WorkerLeft | ConfigRead | RoundOver | Ticked
+Event = (
+    HealthNews
+    | ModelsRead
+    | NumbersRead
+    | Unreadable
+    | WorkerSaid
+    | WorkerLeft
+    | ConfigRead
+    | KeysRead
+    | KeysBad
+    | RoundOver
+    | Ticked
+)
 
 # --- actions ----------------------------------------------------------------------------------------------------------
 
@@ -97,6 +125,13 @@ class Publish:
     """Send a new snapshot to every worker."""
 
     snapshot: Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class PublishKeys:
+    """Send other keys to every worker."""
+
+    keys: tuple[Key, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,4 +203,6 @@ class Tell:
     fields: Mapping[str, object] = field(default_factory=dict)
 
 
-Action = Publish | SendTo | Broadcast | Watch | ProbeNow | ReadModels | Ingest | CountProbe | CountState | Tell
+Action = (
+    Publish | PublishKeys | SendTo | Broadcast | Watch | ProbeNow | ReadModels | Ingest | CountProbe | CountState | Tell
+)

@@ -12,24 +12,28 @@ from collections.abc import Iterator
 from typing import Final, assert_never
 
 from gateway.control import inbox
+from gateway.control.clients import Clients, share_limits
 from gateway.control.inbox import Action, Event
 from gateway.control.link import WorkerRef
 from gateway.control.probe import HEALTH_PATH, METRICS_PATH, MODELS_PATH
 from gateway.control.roster import Roster
+from gateway.control.telling import reading, told
 from gateway.core.link.messages import (
+    AskUsage,
     BackendFailure,
     DrainAck,
     Heartbeat,
     Hello,
+    NewKeys,
     NewSnapshot,
     Pulse,
     RequestRecord,
     Settled,
+    UsageTold,
 )
 from gateway.core.routing.backend import BackendState
 from gateway.core.routing.evidence import HealthEvent, Probed, ProbeResult, RequestFailed, RequestsSucceeded
 from gateway.core.routing.inventory import unreported
-from gateway.core.routing.notice import Notice
 from gateway.core.routing.snapshot import Snapshot
 from gateway.core.stream.summary import Ending, Flag, Outcome
 from gateway.errors import BackendError
@@ -41,11 +45,13 @@ _SHOWN_MODELS: Final = 10
 
 
 class ControlState:
-    """See the module.  ``fleet`` and ``roster`` may be read by others to report."""
+    """See the module.  ``fleet``, ``roster`` and ``clients`` may be read by others to report."""
 
-    def __init__(self, fleet: Fleet, roster: Roster) -> None:
+    def __init__(self, fleet: Fleet, roster: Roster, *, clients: Clients | None = None) -> None:
+        """``clients``: what is known of them and their keys; without it nobody is asked for one."""
         self.fleet = fleet
         self.roster = roster
+        self.clients = clients or Clients()
         self._unseen: set[str] | None = set(fleet.configs())
         self._published = 0
         self._told_problems: dict[tuple[str, str], str] = {}
@@ -56,12 +62,14 @@ class ControlState:
         """Whether the first look at all backends is over."""
         return self._unseen is None
 
-    def begin(self) -> list[Action]:
+    def begin(self, *, now: float = 0.0) -> list[Action]:
         """What to do first: watch every backend."""
+        share_limits(self.clients, self.fleet.runtime.pools, self.roster, now=now)
         return [self._watch()]
 
-    def step(self, event: Event, *, now: float) -> list[Action]:
+    def step(self, event: Event, *, now: float, now_wall: float = 0.0) -> list[Action]:
         """Take in ``event``; the actions are to be performed in their order."""
+        self.clients.now_wall = now_wall
         actions = list(self._decide(event, now))
         if self.open:
             actions += self._publish()
@@ -81,15 +89,29 @@ class ControlState:
                 yield from self._worker_said(event, now)
             case inbox.WorkerLeft(worker=worker):
                 yield from self._worker_left(worker, now)
-            case inbox.ConfigRead(runtime=runtime):
-                notice = self.fleet.configure(runtime, now=now)
-                self._forget_removed()
-                yield self._watch()
-                yield from _told(notice)
+            case inbox.ConfigRead() | inbox.KeysRead() | inbox.KeysBad():
+                yield from self._read(event, now)
             case inbox.RoundOver():
                 self._unseen = None
             case inbox.Ticked():
                 yield from self._tick(now)
+            case _:
+                assert_never(event)
+
+    def _read(self, event: inbox.ConfigRead | inbox.KeysRead | inbox.KeysBad, now: float) -> Iterator[Action]:
+        """A file was read."""
+        match event:
+            case inbox.ConfigRead(runtime=runtime):
+                notice = self.fleet.configure(runtime, now=now)
+                self._forget_removed()
+                yield self._watch()
+                yield from told(notice)
+                share_limits(self.clients, self.fleet.runtime.pools, self.roster, now=now)
+            case inbox.KeysRead(keys=keys):
+                yield from self.clients.replace(keys)
+                share_limits(self.clients, self.fleet.runtime.pools, self.roster, now=now)
+            case inbox.KeysBad(path=path, faults=faults):
+                yield from self.clients.refuse(path, faults)
             case _:
                 assert_never(event)
 
@@ -143,7 +165,7 @@ class ControlState:
         notice = self.fleet.notice(backend, event, now=now)
         if notice.probe_now:
             yield inbox.ProbeNow(backend)
-        yield from _told(notice)
+        yield from told(notice)
 
     def _models(self, news: inbox.ModelsRead) -> Iterator[Action]:
         yield inbox.CountProbe(news.backend, MODELS_PATH, ProbeResult.OK.name.lower())
@@ -180,11 +202,11 @@ class ControlState:
         serving = self.fleet.state(news.backend) is BackendState.SERVING
         if serving and self._told_problems.get(key) != news.detail:
             self._told_problems[key] = news.detail
-            yield _reading(news.backend, news.path, problem=news.detail)
+            yield reading(news.backend, news.path, problem=news.detail)
 
     def _readable(self, backend: str, path: str) -> Iterator[Action]:
         if self._told_problems.pop((backend, path), ""):
-            yield _reading(backend, path, problem="")
+            yield reading(backend, path, problem="")
 
     # --- workers --------------------------------------------------------------------------------------------------
 
@@ -194,6 +216,8 @@ class ControlState:
             case Hello():
                 self.roster.join(worker, now=now)
                 yield inbox.Tell(EventName.WORKER_JOINED, {"slot": worker.slot, "pid": worker.pid})
+                if self.clients.keys is not None:
+                    yield inbox.SendTo(worker, NewKeys(keys=self.clients.keys))
                 if self.open:
                     yield inbox.SendTo(worker, NewSnapshot(snapshot=self.fleet.snapshot()))
             case Heartbeat() as beat:
@@ -207,12 +231,15 @@ class ControlState:
                 yield from self._settled(records, failures, now)
             case DrainAck() as ack:
                 self.roster.acknowledge(worker, ack)
+            case AskUsage(number=number, key_id=key_id):
+                yield inbox.SendTo(worker, UsageTold(number=number, usage=self.clients.usage_of(key_id, now)))
             case _:
                 assert_never(event.message)
 
     def _settled(self, records: list[RequestRecord], failures: list[BackendFailure], now: float) -> Iterator[Action]:
         if records:
             yield inbox.Ingest(tuple(records))
+            self.clients.count(records, now)
         succeeded = Counter(record.backend for record in records if record.outcome is Outcome.OK and record.backend)
         for backend, count in succeeded.items():
             yield from self._noticed(backend, RequestsSucceeded(count=count), now)
@@ -232,6 +259,8 @@ class ControlState:
         for worker, silent_s in self.roster.fell_silent(now=now):
             fields = {"slot": worker.slot, "pid": worker.pid, "silent_s": round(silent_s, 3)}
             yield inbox.Tell(EventName.WORKER_SILENT, fields)
+        if self.clients.turn():
+            self.roster.ledger.new_day()
         yield from self._share_out(now)
 
     def _share_out(self, now: float) -> Iterator[Action]:
@@ -252,27 +281,3 @@ def _failed_within_its_answer(record: RequestRecord) -> bool:
         return True
     blames_request = summary.error is not None and (summary.error.code or "").startswith("4")
     return not blames_request and Flag.TAP_DISABLED not in summary.flags
-
-
-def _reading(backend: str, path: str, *, problem: str) -> Action:
-    return inbox.Tell(EventName.BACKEND_READING, {"backend": backend, "path": path, "problem": problem})
-
-
-def _told(notice: Notice) -> Iterator[Action]:
-    for change in notice.states:
-        yield inbox.CountState(change.backend, change.state.value)
-        yield inbox.Tell(
-            EventName.BACKEND_STATE,
-            {
-                "backend": change.backend,
-                "pool": change.pool,
-                "state": change.state.value,
-                "was": change.was.value,
-                "reason": change.reason,
-            },
-        )
-    for pool in notice.pools:
-        if pool.serving:
-            yield inbox.Tell(EventName.POOL_SERVING, {"pool": pool.pool, "after_s": round(pool.after_s, 3)})
-        else:
-            yield inbox.Tell(EventName.POOL_DOWN, {"pool": pool.pool, "reason": pool.reason})

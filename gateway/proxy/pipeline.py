@@ -21,16 +21,26 @@ from gateway.core.routing.endpoints import Endpoint, Serves
 from gateway.core.routing.headers import upstream_headers
 from gateway.core.routing.retry import may_try_elsewhere
 from gateway.core.stream.summary import Dialect, Ending
-from gateway.errors import ConnectFailed, GatewayError, GatewayFault, MethodNotAllowed, NothingServing, ShuttingDown
+from gateway.errors import (
+    ConnectFailed,
+    GatewayError,
+    GatewayFault,
+    MethodNotAllowed,
+    NothingServing,
+    ShuttingDown,
+    UnknownEndpoint,
+)
 from gateway.proxy import envelope
 from gateway.proxy.admit import read_body, read_head
 from gateway.proxy.attempt import attempt_of, held_answer, request_bytes
 from gateway.proxy.choose import RelayChooser, own_headers
 from gateway.proxy.forward import LEFT, Exchange, error_for
+from gateway.proxy.gate import Gate
 from gateway.proxy.ours import answer_ourselves
 from gateway.proxy.route import RETRY_AFTER_S, Desk, Lease
 from gateway.proxy.settle import FAILURES, TIMEOUTS, Settler
 from gateway.proxy.upstream import Target, Upstreams
+from gateway.proxy.usage import UsageDesk
 from gateway.proxy.visit import Visit
 from gateway.proxy.wire import Answered, ClientWire
 
@@ -46,6 +56,8 @@ class Pipeline:
         self,
         *,
         desk: Desk,
+        gate: Gate,
+        usage: UsageDesk,
         upstreams: Upstreams,
         settler: Settler,
         endpoints: Mapping[str, Endpoint],
@@ -53,6 +65,8 @@ class Pipeline:
         clock: Callable[[], float],
     ) -> None:
         self._desk = desk
+        self._gate = gate
+        self._usage = usage
         self._upstreams = upstreams
         self._settler = settler
         self._endpoints = endpoints
@@ -75,8 +89,11 @@ class Pipeline:
         try:
             endpoint = read_head(visit, request, endpoints=self._endpoints)
             engine = endpoint.serves is Serves.ENGINE
+            self._gate.identify(visit, request, endpoint)
             if engine and endpoint.dialect is not None:
                 await self._serve(visit, request, wire, dialect=endpoint.dialect, endpoint=endpoint)
+            elif endpoint.serves is Serves.USAGE:
+                await self._tell_usage(visit, wire)
             else:
                 self._ourselves(visit, wire, endpoint)
         except GatewayError as error:
@@ -90,7 +107,7 @@ class Pipeline:
             self._refuse(visit, wire, GatewayFault("the gateway has a defect; the request was not completed"))
         finally:
             if engine:
-                self._settler.settle(visit)
+                self._gate.settled(visit, self._settler.settle(visit))
             visit.forget()
         keep_alive = visit.keep_alive and wire.open and not self._desk.stopping
         # Answers to a client that never reads must not pile up, nor keep a connection open that is to be closed.
@@ -107,11 +124,12 @@ class Pipeline:
             limits = visit.snapshot.policy.limits
             await read_body(visit, request, dialect=dialect, limits=limits, clock=self._clock)
             self._admit(visit, request, dialect)
-            while True:
-                with self._desk.lease(pool=visit.pool, model=visit.model, tried=visit.tried) as lease:
-                    visit.tried.append(lease.backend.name)
-                    if await self._attempt(visit, wire, lease, dialect=dialect, endpoint=endpoint):
-                        return
+            with await self._gate.enter(visit):
+                while True:
+                    with self._gate.try_lease(visit) or await self._gate.wait(visit) as lease:
+                        visit.tried.append(lease.backend.name)
+                        if await self._attempt(visit, wire, lease, dialect=dialect, endpoint=endpoint):
+                            return
 
     def _admit(self, visit: Visit, request: web.BaseRequest, dialect: Dialect) -> None:
         body = visit.body
@@ -119,6 +137,7 @@ class Pipeline:
             raise GatewayFault("a request was admitted without its body")
         visit.snapshot = self._desk.snapshot
         visit.model, visit.shape = body.model, body.shape
+        self._gate.ask(visit, request)
         visit.pool = self._desk.pool_for(body.model)
         visit.injected = may_inject_usage(body, dialect)
         visit.extra_headers = upstream_headers(request.headers.items())
@@ -176,6 +195,9 @@ class Pipeline:
         if visit.backend is not None:
             self._settler.attempt_failed(visit.backend.name, error.code)
         if not self._desk.has_other(pool=visit.pool, model=visit.model, tried=visit.tried):
+            if self._gate.may_hold(visit):
+                visit.tried.clear()
+                return False
             raise NothingServing(error.message, retry_after_s=RETRY_AFTER_S) from error
         return False
 
@@ -211,14 +233,26 @@ class Pipeline:
             target = self._targets[url, tls_ca] = Target.of(url, tls_ca=tls_ca)
         return target
 
+    async def _tell_usage(self, visit: Visit, wire: ClientWire) -> None:
+        if visit.key is None:
+            raise UnknownEndpoint("there are no keys here, so nobody's usage is counted")
+        body = await self._usage.answer(visit.key)
+        wire.send(envelope.response(200, body, headers=self._lines(visit), with_body=visit.method != "HEAD"))
+
     def _ourselves(self, visit: Visit, wire: ClientWire, endpoint: Endpoint) -> None:
         headers = self._lines(visit)
         with_body = visit.method != "HEAD"
-        wire.send(answer_ourselves(endpoint, self._desk, version=self._version, headers=headers, with_body=with_body))
+        may_use = visit.key.may_use if visit.key is not None else None
+        wire.send(
+            answer_ourselves(
+                endpoint, self._desk, version=self._version, headers=headers, with_body=with_body, may_use=may_use
+            )
+        )
 
     def _refuse(self, visit: Visit, wire: ClientWire, error: GatewayError) -> None:
         """Answer with our own error, unless the client has had bytes already: then only the connection can end."""
         visit.error = error
+        self._gate.refused(visit, error)
         relay = visit.exchange.relay if visit.exchange is not None else None
         if relay is not None and not relay.unsent:
             wire.cut()
@@ -240,5 +274,6 @@ class Pipeline:
 
     def end_all(self) -> None:
         """Shutdown's deadline: end every open exchange, each with an error that its client can read."""
+        self._gate.end_all()
         for exchange in list(self._open):
             exchange.finish(Ending.SHUTDOWN)

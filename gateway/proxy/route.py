@@ -12,7 +12,16 @@ from types import TracebackType
 from typing import Self
 
 from gateway.core.admission.limits import admit_one
-from gateway.core.link.messages import ControlMessage, DrainAck, NewSnapshot, Pulse, Refused, Shares
+from gateway.core.link.messages import (
+    ControlMessage,
+    DrainAck,
+    NewKeys,
+    NewSnapshot,
+    Pulse,
+    Refused,
+    Shares,
+    UsageTold,
+)
 from gateway.core.routing.backend import BackendState
 from gateway.core.routing.select import candidates, least_in_flight, pool_for
 from gateway.core.routing.snapshot import BackendView, Snapshot
@@ -57,6 +66,8 @@ class Desk:
         self._pool_of: dict[str, str] = {}
         self._eligible: dict[tuple[str, str], list[BackendView]] = {}
         self._turn = 0
+        self.on_news: Callable[[ControlMessage], None] = lambda _: None  # after it was taken in
+        self.on_free: Callable[[str], None] | None = None  # a lease of that backend has ended
 
     @property
     def serving(self) -> bool:
@@ -73,8 +84,9 @@ class Desk:
                 self._others = others
             case Pulse(backend=backend, generation_tokens=tokens, read_at=read_at):
                 self.pulses(backend).add(PulseReading(read_at, tokens))
-            case Refused():
-                pass  # the link reports it
+            case Refused() | NewKeys() | UsageTold():
+                pass  # the link reports it; the keyring's and the usage desk's affair
+        self.on_news(message)
 
     def lost_control(self) -> None:
         """Nobody tells any more what the others hold: better not counted than counted as it once was."""
@@ -127,14 +139,38 @@ class Desk:
     def lease(self, *, pool: str, model: str, tried: Collection[str]) -> Lease:
         """Choose a backend and hold it.  Raises NothingServing."""
         eligible = self._candidates(pool, model, tried=tried)
-        now = self._clock()
-        suspects = self._suspect_since
-        trusted = [b for b in eligible if now - suspects.get(b.name, NEVER) > SUSPECT_S] if suspects else eligible
-        self._turn += 1
-        chosen = least_in_flight(trusted or eligible, self._load, turn=self._turn)
-        if chosen is None:
+        lease = self._lease_of(self._trusted(eligible) or eligible)
+        if lease is None:
             raise NothingServing("no backend is serving this model at present", retry_after_s=RETRY_AFTER_S)
-        return Lease(self, chosen)
+        return lease
+
+    def lease_within(
+        self, *, pool: str, model: str, tried: Collection[str], room: Callable[[str], bool], patient: bool
+    ) -> Lease | None:
+        """Like :meth:`lease`, of the backends that have ``room``; None when there is none.
+
+        ``patient``: rather none than one that refused a connection a moment ago.
+        """
+        eligible = [b for b in self._candidates(pool, model, tried=tried) if room(b.name)]
+        trusted = self._trusted(eligible)
+        return self._lease_of(trusted if patient else trusted or eligible)
+
+    def can_serve(self, *, pool: str, model: str, tried: Collection[str], patient: bool) -> bool:
+        """Whether there is a backend that :meth:`lease_within` could choose if it had room."""
+        eligible = self._candidates(pool, model, tried=tried)
+        return bool(self._trusted(eligible) if patient else eligible)
+
+    def _trusted(self, eligible: list[BackendView]) -> list[BackendView]:
+        suspects = self._suspect_since
+        if not suspects:
+            return eligible
+        now = self._clock()
+        return [b for b in eligible if now - suspects.get(b.name, NEVER) > SUSPECT_S]
+
+    def _lease_of(self, eligible: list[BackendView]) -> Lease | None:
+        self._turn += 1
+        chosen = least_in_flight(eligible, self._load, turn=self._turn)
+        return None if chosen is None else Lease(self, chosen)
 
     def _candidates(self, pool: str, model: str, *, tried: Collection[str]) -> list[BackendView]:
         if tried:
@@ -173,10 +209,12 @@ class Desk:
         left = self.in_flight[backend] - 1
         if left:
             self.in_flight[backend] = left
-            return
-        del self.in_flight[backend]
-        if any(b.name == backend and b.state is BackendState.DRAINING for b in self.snapshot.backends):
-            self._report_drain(backend)
+        else:
+            del self.in_flight[backend]
+            if any(b.name == backend and b.state is BackendState.DRAINING for b in self.snapshot.backends):
+                self._report_drain(backend)
+        if self.on_free is not None:
+            self.on_free(backend)
 
     def was_alone(self, backend: str, since: float) -> bool:
         """Whether no other request of this worker was in flight on ``backend`` at any time from ``since`` to now."""
@@ -206,12 +244,22 @@ class Admission:
 class Lease:
     """One request's hold on a backend; a context manager that gives itself."""
 
-    __slots__ = ("_desk", "_since", "backend")
+    __slots__ = ("_desk", "_since", "_taken", "backend")
 
     def __init__(self, desk: Desk, backend: BackendView) -> None:
         self._desk = desk
         self._since = 0.0
+        self._taken = False
         self.backend = backend
+
+    def take(self) -> None:
+        """Count it from now on, before its owner comes to enter it."""
+        self._since = self._desk.took(self.backend.name)
+        self._taken = True
+
+    def give_back(self) -> None:
+        """It ends."""
+        self._desk.gave_back(self.backend.name)
 
     @property
     def alone(self) -> bool:
@@ -219,7 +267,8 @@ class Lease:
         return self._desk.was_alone(self.backend.name, self._since)
 
     def __enter__(self) -> Self:
-        self._since = self._desk.took(self.backend.name)
+        if not self._taken:
+            self.take()
         return self
 
     def __exit__(

@@ -52,8 +52,8 @@ class Settler:
         self._offer = offer
         self._report_failure = report_failure
 
-    def settle(self, visit: Visit) -> None:
-        """Turn ``visit`` into its record."""
+    def settle(self, visit: Visit) -> RequestRecord:
+        """Turn ``visit`` into its record, which is returned."""
         try:
             summary = _summary(visit)
         except Exception:  # whatever measuring does, the request must have its record
@@ -66,6 +66,7 @@ class Settler:
         key = f"{record.endpoint}|{model}|{record.backend}|{record.outcome}|{record.status}"
         self.outcomes[key] += 1
         self._offer(record)
+        return record
 
     def attempt_failed(self, backend: str, code: str) -> None:
         """Passive health: an attempt at ``backend`` came to nothing."""
@@ -94,6 +95,7 @@ class Settler:
             stream=stream,
             model=visit.model if visit.pool or NAME.fullmatch(visit.model) else "",
             pool=visit.pool,
+            key_id=visit.key.id if visit.key is not None else "",
             backend=backend.name if backend is not None else "",
             profile=backend.profile if backend is not None else "",
             error_code=visit.error.code if visit.error is not None else "",

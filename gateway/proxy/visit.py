@@ -5,6 +5,7 @@ Owner: the pipeline; each station fills in its part, settle turns it into the re
 
 from __future__ import annotations
 
+from gateway.core.admission.keys import Key
 from gateway.core.request.body import ParsedBody
 from gateway.core.routing.endpoints import Endpoint
 from gateway.core.routing.snapshot import BackendView, Snapshot
@@ -24,18 +25,23 @@ class Visit:
         "attempts",
         "backend",
         "body",
+        "charged",
+        "deadline",
         "ending",
         "endpoint",
         "error",
         "exchange",
         "extra_headers",
+        "held_until",
         "http_1_1",
         "injected",
         "keep_alive",
+        "key",
         "method",
         "metrics",
         "model",
         "pool",
+        "priority",
         "queued",
         "request_bytes",
         "request_id",
@@ -62,6 +68,11 @@ class Visit:
         self.extra_headers = b""
         self.model = ""
         self.pool = ""
+        self.key: Key | None = None
+        self.priority = 0
+        self.deadline: float | None = None  # by which it must have left the queue
+        self.held_until: float | None = None  # how long it waits for backends that are expected back
+        self.charged: float | None = None  # tokens that its flow was charged when it was served
         self.backend: BackendView | None = None
         self.exchange: Exchange | None = None
         self.attempts = 0

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from types import MappingProxyType
 
-from gateway.core.link.messages import BackendFailure, DrainAck, NewSnapshot, RequestRecord
+from gateway.core.link.messages import AskUsage, BackendFailure, DrainAck, NewSnapshot, RequestRecord
 from gateway.core.routing.backend import BackendState
 from gateway.core.routing.endpoints import ENDPOINTS, Endpoint, Serves
 from gateway.core.routing.snapshot import BackendView, ModelCard, PoolView, Snapshot, WorkerPolicy
 from gateway.core.stream.summary import Dialect
+from gateway.proxy.gate import Gate
 from gateway.proxy.limits import WireLimits
 from gateway.proxy.pipeline import Pipeline
 from gateway.proxy.route import Desk
 from gateway.proxy.settle import Settler
 from gateway.proxy.upstream import Upstreams
+from gateway.proxy.usage import UsageDesk
 from gateway.proxy.wire import WireServer
 
 TEST_ENDPOINTS = {
@@ -40,16 +43,25 @@ class FakeWorker:
         head_s: float = 30.0,
         connections: int = 1000,
         client_buffer_bytes: int = 64 * 1024,
+        with_keys: bool = False,
+        lone: bool = True,
+        wall: Callable[[], float] = time.time,
     ) -> None:
         self.records: list[RequestRecord] = []
         self.failures: list[BackendFailure] = []
         self.acks: list[DrainAck] = []
         clock = asyncio.get_running_loop().time  # so that fake time moves the gateway's clock too
         self.desk = Desk(slot=0, clock=clock, acknowledge=self.acks.append)
+        self.gate = Gate(desk=self.desk, clock=clock, wall=wall, with_keys=with_keys, lone=lone, hurry=self._hurry)
+        self.hurries = 0
+        self.usage = UsageDesk(self._ask)
+        self.questions: list[AskUsage] = []
         self.settler = Settler(slot=0, clock=clock, offer=self._offer, report_failure=self.failures.append)
         self.upstreams = Upstreams(clock)
         self.pipeline = Pipeline(
             desk=self.desk,
+            gate=self.gate,
+            usage=self.usage,
             upstreams=self.upstreams,
             settler=self.settler,
             endpoints=MappingProxyType({**ENDPOINTS, **TEST_ENDPOINTS}),
@@ -63,6 +75,13 @@ class FakeWorker:
         )
         self.port = 0
         self._arrived = asyncio.Event()
+
+    def _hurry(self) -> None:
+        self.hurries += 1
+
+    def _ask(self, question: AskUsage) -> bool:
+        self.questions.append(question)
+        return True
 
     def _offer(self, record: RequestRecord) -> None:
         self.records.append(record)
@@ -125,9 +144,20 @@ async def running_worker(
     head_s: float = 30.0,
     connections: int = 1000,
     client_buffer_bytes: int = 64 * 1024,
+    with_keys: bool = False,
+    lone: bool = True,
+    wall: Callable[[], float] = time.time,
 ) -> AsyncIterator[FakeWorker]:
     """A worker that listens on a loopback port until the block ends."""
-    worker = FakeWorker(idle_s=idle_s, head_s=head_s, connections=connections, client_buffer_bytes=client_buffer_bytes)
+    worker = FakeWorker(
+        idle_s=idle_s,
+        head_s=head_s,
+        connections=connections,
+        client_buffer_bytes=client_buffer_bytes,
+        with_keys=with_keys,
+        lone=lone,
+        wall=wall,
+    )
     server = await asyncio.get_running_loop().create_server(worker.server, "127.0.0.1", 0)
     worker.port = server.sockets[0].getsockname()[1]
     try:

@@ -100,6 +100,16 @@ def parse_body(data: bytes, dialect: Dialect) -> ParsedBody:
     )
 
 
+def given_salt(body: ParsedBody) -> str:
+    """The client's own ``cache_salt``, "" when there is none."""
+    return _read(body.fields, "cache_salt", _TEXT) or ""
+
+
+def salted(body: ParsedBody, salt: str) -> ParsedBody:
+    """``body`` with ``cache_salt``: prompts share an engine's prefix cache only with those of the same salt."""
+    return msgspec.structs.replace(body, fields={**body.fields, "cache_salt": Raw(msgspec.json.encode(salt))})
+
+
 def emit_body(body: ParsedBody, *, inject_usage: bool) -> bytes:
     """The body for the backend; ``inject_usage`` asks for the usage event on the client's behalf."""
     if not inject_usage:

@@ -24,6 +24,7 @@ class Serves(StrEnum):
     HEALTH = "health"
     READY = "ready"
     VERSION = "version"
+    USAGE = "usage"
 
 
 class Endpoint(Struct, frozen=True):
@@ -48,6 +49,7 @@ _ALL: Final = (
     Endpoint("chat", "/v1/chat/completions", _POST, Serves.ENGINE, Dialect.CHAT),
     Endpoint("completions", "/v1/completions", _POST, Serves.ENGINE, Dialect.COMPLETIONS),
     Endpoint("models", "/v1/models", _GET, Serves.MODELS),
+    Endpoint("usage", "/v1/usage", _GET, Serves.USAGE),
     Endpoint("health", "/health", _GET, Serves.HEALTH),
     Endpoint("ready", "/ready", _GET, Serves.READY),
     Endpoint("version", "/version", _GET, Serves.VERSION),
