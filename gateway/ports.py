@@ -11,7 +11,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from gateway.core.admission.keys import Key
+from gateway.core.admission.keys import Key, KeyDefaults, KeyLimits, KeyScope
 from gateway.core.admission.usage import UsageRow
 from gateway.core.link.messages import RequestRecord
 from gateway.core.routing.backend import BackendState
@@ -145,6 +145,25 @@ class MadeKey(Struct, frozen=True, kw_only=True):
 
     key: str
     made: Key
+
+
+class KeyReport(Struct, frozen=True, kw_only=True):
+    """A key as operators see it.  ``state``: good, expired or revoked; times are null where there is none."""
+
+    id: str
+    name: str
+    state: str
+    scopes: tuple[KeyScope, ...]
+    models: tuple[str, ...]
+    limits: KeyLimits
+    priority_min: int
+    priority_max: int
+    weight: float
+    defaults: KeyDefaults
+    cache_salt: bool
+    created_wall: float | None
+    expires_wall: float | None
+    revoked_wall: float | None
 
 
 class Keys(Protocol):

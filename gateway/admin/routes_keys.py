@@ -26,28 +26,9 @@ from gateway.admin.schemas import ErrorBody
 from gateway.admin.tokens import Scope
 from gateway.core.admission.keys import ANY_MODEL, MAX_PRIORITY, Key, KeyDefaults, KeyLimits, KeyScope
 from gateway.errors import GatewayError, NotFound
-from gateway.ports import Keys
+from gateway.ports import KeyReport, Keys
 
 _CONFLICTS: Final[Mapping[int, type[Struct]]] = MappingProxyType({400: ErrorBody, 422: ErrorBody})
-
-
-class KeyReport(Struct, frozen=True, kw_only=True):
-    """A key as operators see it.  ``state``: good, expired or revoked; times are null where there is none."""
-
-    id: str
-    name: str
-    state: str
-    scopes: tuple[KeyScope, ...]
-    models: tuple[str, ...]
-    limits: KeyLimits
-    priority_min: int
-    priority_max: int
-    weight: float
-    defaults: KeyDefaults
-    cache_salt: bool
-    created_wall: float | None
-    expires_wall: float | None
-    revoked_wall: float | None
 
 
 class KeyList(Struct, frozen=True, kw_only=True):

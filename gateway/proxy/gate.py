@@ -45,6 +45,7 @@ REFUSALS: Final = frozenset(
 """Codes of errors that are counted as refusals of admission; of a quota the limit is named instead."""
 
 NOTHING_HELD: Final[AbstractContextManager[None]] = nullcontext()
+"""What a request without a key holds of its quotas."""
 
 
 class Gate:
@@ -123,9 +124,9 @@ class Gate:
         deadline_s = _deadline_s(request.headers.get("X-Gateway-Deadline"))
         visit.deadline = None if deadline_s is None else visit.accepted + deadline_s
 
-    async def enter(self, visit: Visit) -> AbstractContextManager[None]:
+    async def enter(self, visit: Visit, key: Key) -> AbstractContextManager[None]:
         """Let the request in by its key's quotas; held until it ends.  Raises QuotaExceeded."""
-        return NOTHING_HELD if visit.key is None else await self._quotas.enter(visit, visit.key)
+        return await self._quotas.enter(visit, key)
 
     def try_lease(self, visit: Visit) -> Lease | None:
         """A backend for the request at once, None when it has to :meth:`wait`.  Raises NothingServing."""

@@ -35,7 +35,7 @@ from gateway.proxy.admit import read_body, read_head
 from gateway.proxy.attempt import attempt_of, held_answer, request_bytes
 from gateway.proxy.choose import RelayChooser, own_headers
 from gateway.proxy.forward import LEFT, Exchange, error_for
-from gateway.proxy.gate import Gate
+from gateway.proxy.gate import NOTHING_HELD, Gate
 from gateway.proxy.ours import answer_ourselves
 from gateway.proxy.route import RETRY_AFTER_S, Desk, Lease
 from gateway.proxy.settle import FAILURES, TIMEOUTS, Settler
@@ -89,7 +89,8 @@ class Pipeline:
         try:
             endpoint = read_head(visit, request, endpoints=self._endpoints)
             engine = endpoint.serves is Serves.ENGINE
-            self._gate.identify(visit, request, endpoint)
+            if self._gate.keyring is not None:
+                self._gate.identify(visit, request, endpoint)
             if engine and endpoint.dialect is not None:
                 await self._serve(visit, request, wire, dialect=endpoint.dialect, endpoint=endpoint)
             elif endpoint.serves is Serves.USAGE:
@@ -124,7 +125,7 @@ class Pipeline:
             limits = visit.snapshot.policy.limits
             await read_body(visit, request, dialect=dialect, limits=limits, clock=self._clock)
             self._admit(visit, request, dialect)
-            with await self._gate.enter(visit):
+            with NOTHING_HELD if visit.key is None else await self._gate.enter(visit, visit.key):
                 while True:
                     with self._gate.try_lease(visit) or await self._gate.wait(visit) as lease:
                         visit.tried.append(lease.backend.name)

@@ -139,10 +139,12 @@ class Desk:
     def lease(self, *, pool: str, model: str, tried: Collection[str]) -> Lease:
         """Choose a backend and hold it.  Raises NothingServing."""
         eligible = self._candidates(pool, model, tried=tried)
-        lease = self._lease_of(self._trusted(eligible) or eligible)
-        if lease is None:
+        trusted = self._trusted(eligible) if self._suspect_since else eligible
+        self._turn += 1
+        chosen = least_in_flight(trusted or eligible, self._load, turn=self._turn)
+        if chosen is None:
             raise NothingServing("no backend is serving this model at present", retry_after_s=RETRY_AFTER_S)
-        return lease
+        return Lease(self, chosen)
 
     def lease_within(
         self, *, pool: str, model: str, tried: Collection[str], room: Callable[[str], bool], patient: bool
@@ -153,7 +155,9 @@ class Desk:
         """
         eligible = [b for b in self._candidates(pool, model, tried=tried) if room(b.name)]
         trusted = self._trusted(eligible)
-        return self._lease_of(trusted if patient else trusted or eligible)
+        self._turn += 1
+        chosen = least_in_flight(trusted if patient else trusted or eligible, self._load, turn=self._turn)
+        return None if chosen is None else Lease(self, chosen)
 
     def can_serve(self, *, pool: str, model: str, tried: Collection[str], patient: bool) -> bool:
         """Whether there is a backend that :meth:`lease_within` could choose if it had room."""
@@ -166,11 +170,6 @@ class Desk:
             return eligible
         now = self._clock()
         return [b for b in eligible if now - suspects.get(b.name, NEVER) > SUSPECT_S]
-
-    def _lease_of(self, eligible: list[BackendView]) -> Lease | None:
-        self._turn += 1
-        chosen = least_in_flight(eligible, self._load, turn=self._turn)
-        return None if chosen is None else Lease(self, chosen)
 
     def _candidates(self, pool: str, model: str, *, tried: Collection[str]) -> list[BackendView]:
         if tried:
