@@ -191,7 +191,9 @@ class ShareBook:
         left -= sum(parts.values())
         for it, _ in takers:
             shares[id(it)] = shares.get(id(it), 0) + parts[id(it)]
-        for it, _ in sorted(takers, key=lambda pair: _next_in_turn(pair[0], shares[id(pair[0])], now))[:left]:
+        for it, _ in sorted(takers, key=lambda pair: _next_in_turn(pair[0], parts[id(pair[0])], now))[:left]:
+            if it.in_force > parts[id(it)] and now - it.raised_at >= ROTATE_S:
+                it.raised_at = now  # it has had its term, and keeps the place for another
             shares[id(it)] += 1
         return shares
 
