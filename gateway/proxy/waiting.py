@@ -131,7 +131,7 @@ class WaitingRoom:
         line = self._lines.get(visit.pool)
         if line is None or not line.rules.hold_s:
             return False
-        asyncio.get_running_loop().call_later(SUSPECT_S, self.look_again)
+        asyncio.get_running_loop().call_later(SUSPECT_S + 0.05, self.look_again)
         return self._clock() < line.held_until(visit)
 
     def settled(self, visit: Visit, tokens: int) -> None:

@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from types import MappingProxyType
 
-from gateway.core.link.messages import AskUsage, BackendFailure, DrainAck, NewSnapshot, RequestRecord
+from gateway.core.admission.keys import Key
+from gateway.core.link.messages import AskUsage, BackendFailure, DrainAck, NewKeys, NewSnapshot, RequestRecord
 from gateway.core.routing.backend import BackendState
 from gateway.core.routing.endpoints import ENDPOINTS, Endpoint, Serves
 from gateway.core.routing.snapshot import BackendView, ModelCard, PoolView, Snapshot, WorkerPolicy
@@ -86,6 +87,10 @@ class FakeWorker:
     def _offer(self, record: RequestRecord) -> None:
         self.records.append(record)
         self._arrived.set()
+
+    def know(self, *keys: Key) -> None:
+        """Replace the clients' keys."""
+        self.desk.apply(NewKeys(keys=keys))
 
     async def record(self, index: int = 0, *, timeout_s: float = 10.0) -> RequestRecord:
         """The record number ``index``, waited for."""

@@ -1,4 +1,4 @@
-"""The queue whatever comes: nobody is lost or served twice, weights are kept, nobody starves, order is kept in a flow."""
+"""The queue whatever comes: nobody is lost or served twice, weights are kept, nobody starves, flows keep their order."""
 
 from __future__ import annotations
 

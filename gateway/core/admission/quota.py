@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Final
+from typing import Final, assert_never
 
 from msgspec import Struct
 
@@ -154,6 +154,8 @@ class KeyMeter:
                 return _up(self.tokens.level(now))
             case Resource.DAY:
                 return _up(self.day.level(now_wall))
+            case _:
+                assert_never(resource)
 
 
 def _up(level: float) -> int:
@@ -208,3 +210,5 @@ def _wait_s(meter: KeyMeter, resource: Resource, *, share: int, now: float, now_
             return meter.tokens.falls_below(share, now)
         case Resource.DAY:
             return DAY_S - now_wall % DAY_S
+        case _:
+            assert_never(resource)
