@@ -72,6 +72,10 @@ bench: $(STAMP) ## side by side with other relays; prints the table, keeps it as
 	-$(BIN)/python -m benchmarks prepare # a peer that cannot be installed stands in the table as missing
 	$(BIN)/python -m benchmarks
 
+.PHONY: figures
+figures: $(STAMP) ## the published figures of the simulated deployments, measured by the gateway in real time (ten minutes)
+	$(BIN)/python -m benchmarks.published
+
 .PHONY: docs
 docs: $(STAMP) ## write the reference pages from the catalogues in the code
 	$(BIN)/python -m docs.reference

@@ -12,7 +12,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -40,17 +40,24 @@ def free_ports(count: int) -> list[int]:
 
 
 @contextmanager
-def running(command: Sequence[str], log: Path, *, core: int) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a command on one core for the length of the block; its output goes to `log`."""
+def running(
+    command: Sequence[str], log: Path, *, core: int | None, environ: Mapping[str, str] | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a command on one core (None: on any) for the length of the block; its output goes to `log`.
+
+    `environ` None: this process's own.
+    """
     libc = ctypes.CDLL(None)
 
     def prepare_child() -> None:
-        os.sched_setaffinity(0, {core})
+        if core is not None:
+            os.sched_setaffinity(0, {core})
         libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
     with log.open("wb") as output:
         process = subprocess.Popen(
             command,
+            env=environ,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,

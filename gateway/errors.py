@@ -17,6 +17,7 @@
     |   +-- InvalidKey                          401  no client key, or none that is good
     |   +-- KeyForbidden                        403  the key is good, but not for this
     |   +-- QuotaExceeded                       429  the key's own limits are used up
+    |   +-- ReaderTooSlow                       408  a side stream is read slower than its bound allows; an event
     +-- Overloaded             fault gateway    429  the gateway's own in-flight limit is reached
     +-- QueueFull              fault gateway    503  no place to wait is left
     +-- QueueTimeout           fault gateway    503  waited for as long as the pool allows
@@ -183,6 +184,13 @@ class QuotaExceeded(ClientError):
     type = "rate_limit_error"
     status = 429
     retryable = True
+
+
+class ReaderTooSlow(ClientError):
+    """Reasoning on a stream of its own was read so slowly that it could not be kept."""
+
+    code = "reader_too_slow"
+    status = 408
 
 
 class UnsupportedEncoding(ClientError):

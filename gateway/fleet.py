@@ -15,12 +15,12 @@ import msgspec
 from gateway.core.routing.backend import BackendState
 from gateway.core.routing.evidence import HealthEvent
 from gateway.core.routing.health import Health, HealthPolicy, ProbeNow, begin, probe_period_s, step
-from gateway.core.routing.inventory import renewed, union, unreported
+from gateway.core.routing.inventory import renewed, union, unreported, with_aliases
 from gateway.core.routing.notice import Notice, PoolChange, StateChange
 from gateway.core.routing.reading import EngineReading, generation_tps, has_restarted
-from gateway.core.routing.snapshot import BackendView, ModelCard, PoolView, Snapshot
+from gateway.core.routing.snapshot import Alias, BackendView, ModelCard, PoolView, Snapshot
 from gateway.ports import BackendReport, PoolReport
-from gateway.settings import Backend, Pool, Runtime, to_policy
+from gateway.settings import Backend, Pool, Runtime, to_policy, to_reasoning
 
 SUSPECT_S = 0.5
 """Period of probes while something is wrong: a restarted engine serves again within this and one probe."""
@@ -182,7 +182,10 @@ class Fleet:
             self._snapshot,
             pools=tuple(_pool_view(pool) for pool in self._runtime.pools),
             backends=tuple(_view(member) for member in members),
-            cards=union(((member.pool, member.cards) for member in members), named=named),
+            cards=with_aliases(
+                union(((member.pool, member.cards) for member in members), named=named),
+                (Alias(alias.name, alias.model) for pool in self._runtime.pools for alias in pool.aliases),
+            ),
             policy=to_policy(self._runtime),
         )
         if fresh != self._snapshot:
@@ -267,6 +270,9 @@ def _pool_view(pool: Pool) -> PoolView:
         queue_s=pool.queue_s,
         deadline_s=pool.deadline_s,
         hold_s=pool.hold_s,
+        aliases=tuple(Alias(alias.name, alias.model) for alias in pool.aliases),
+        reasoning=to_reasoning(pool.reasoning),
+        model_reasoning={it.model: to_reasoning(it) for it in pool.reasoning.models},
     )
 
 

@@ -22,6 +22,8 @@ SETTING_OF: Final = MappingProxyType(
         "operators": "operators.listen",
         "operator_names": "operators.names",
         "keys_path": "auth.keys_file",
+        "tls_certificate": "clients.tls.certificate",
+        "tls_key": "clients.tls.key",
         "log_format": "log.format",
         "log_level": "log.level",
         "drain_s": "clients.drain_s",

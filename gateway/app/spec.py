@@ -28,8 +28,10 @@ class InstallSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     ``clients`` and ``operators`` are the configured listen addresses, for messages: the sockets themselves are
     inherited.  ``operator_names``: further host names by which the operators' are asked.  ``keys_path``: the file with
-    the clients' keys, "" where none are asked for.  ``client_head_s``: time to
-    receive a whole request head; ``client_idle_s``: how long a connection may stay open between requests;
+    the clients' keys, "" where none are asked for.
+    ``tls_certificate`` and ``tls_key``: files for the clients' TCP addresses, "" for plain HTTP.
+    ``client_head_s``: time to receive a whole request head; ``client_idle_s``: how long a connection may stay open
+    between requests;
     ``connections``: bound of open client connections of one worker; ``drain_s``: how long streams may go on after a
     stop was asked for; ``store_keep_s`` and ``store_keep_bytes``: retention of the history.
     """
@@ -43,6 +45,8 @@ class InstallSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     operators: tuple[str, ...]
     operator_names: tuple[str, ...] = ()
     keys_path: str = ""
+    tls_certificate: str = ""
+    tls_key: str = ""
     log_format: str = "json"
     log_level: str = "info"
     drain_s: float = 30.0
@@ -70,6 +74,8 @@ def install_spec(settings: Settings) -> InstallSpec:
         operators=tuple(str(address) for address in install.operators.listen),
         operator_names=install.operators.names,
         keys_path=str(install.auth.keys_file) if install.auth.clients == "keys" else "",
+        tls_certificate=install.clients.tls.certificate,
+        tls_key=install.clients.tls.key,
         log_format=install.log.format,
         log_level=install.log.level,
         drain_s=install.clients.drain_s,

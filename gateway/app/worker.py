@@ -18,6 +18,7 @@ from collections.abc import Callable
 from gateway import __version__
 from gateway.aio import Nursery, every
 from gateway.app.accepting import Accepting
+from gateway.app.certificate import ServerCertificate
 from gateway.app.spec import InstallSpec
 from gateway.core.link.messages import ControlMessage, DrainAck, Heartbeat, NewKeys, NewSnapshot, Shares, UsageTold
 from gateway.core.routing.endpoints import ENDPOINTS
@@ -28,6 +29,8 @@ from gateway.proxy.link import WorkerLink
 from gateway.proxy.pipeline import Pipeline
 from gateway.proxy.route import Desk
 from gateway.proxy.settle import Settler
+from gateway.proxy.side import SideShelf
+from gateway.proxy.side_door import SideDoor
 from gateway.proxy.upstream import Upstreams
 from gateway.proxy.usage import UsageDesk
 from gateway.proxy.wire import WireServer, has_fast_parser
@@ -100,6 +103,8 @@ class WorkerShell:
             slot=slot, clock=self._clock, offer=self._link.offer, report_failure=self._link.offer_failure
         )
         self._upstreams = Upstreams(self._clock)
+        self._sides = SideShelf(slot=slot, clock=self._clock)
+        self._side_door = SideDoor(self._sides, spec.runtime_dir if spec.workers > 1 else None)
         self._pipeline = Pipeline(
             desk=self._desk,
             gate=self._gate,
@@ -108,6 +113,8 @@ class WorkerShell:
             settler=self._settler,
             endpoints=ENDPOINTS,
             version=__version__,
+            sides=self._sides,
+            side_door=self._side_door,
             clock=self._clock,
         )
         self._server = WireServer(
@@ -115,7 +122,13 @@ class WorkerShell:
             limits=WireLimits(idle_s=spec.client_idle_s, head_s=spec.client_head_s, connections=spec.connections),
             buffer_bytes=lambda: self._desk.snapshot.policy.limits.client_buffer_bytes,
         )
-        self._accepting = Accepting(listeners, self._server)
+        self._certificate = ServerCertificate(spec.tls_certificate, spec.tls_key) if spec.tls_certificate else None
+        self._accepting = Accepting(
+            listeners,
+            self._server,
+            tls=self._certificate.context if self._certificate else None,
+            handshake_s=spec.client_head_s,
+        )
 
     async def run(self) -> int:
         """Serve until stopped; 0, or 1 after a defect that only a new process mends."""
@@ -125,6 +138,7 @@ class WorkerShell:
                 await self._may_begin.wait()
         self._nursery.spawn(self._sweep_on(), name="sweep")
         if not self._stop.is_set():
+            await self._side_door.open()
             await self._accepting.begin(self._slot)
             self.ready()
             await self._stop.wait()
@@ -158,6 +172,7 @@ class WorkerShell:
                 await self._desk.quiet.wait()
         self._patience = None
         self._pipeline.end_all()
+        self._side_door.close()
         await self._server.shutdown(LAST_ANSWERS_S)
         await self._link.close(timeout_s=LAST_RECORDS_S)
         self._upstreams.close()
@@ -172,7 +187,10 @@ class WorkerShell:
                 await asyncio.sleep(SWEEP_S)
 
     async def _sweep(self) -> None:
+        self._sides.sweep()
         self._upstreams.sweep(idle_s=self._desk.snapshot.policy.timers.upstream_idle_s)
+        if self._certificate is not None:
+            self._certificate.renew()
 
     def _from_control(self, message: ControlMessage) -> None:
         share = self._desk.share

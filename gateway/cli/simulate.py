@@ -29,6 +29,7 @@ def simulate_engine(
     load_speed: Annotated[
         float | None, typer.Option(min=0.001, metavar="F", help="The same for loading only; else as --speed.")
     ] = None,
+    warm: Annotated[bool, typer.Option("--warm", metavar="", help="Without the slow minute after a start.")] = False,
     seed: Annotated[int, typer.Option(metavar="N", help="Fixes noise, ids and chances.")] = 0,
     card: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="GPU memory shared with other simulated engines.")
@@ -42,28 +43,36 @@ def simulate_engine(
 ) -> None:
     """Run one simulated vLLM engine in the foreground.
 
-    There is no GPU and no model: the text is invented, the times are computed.
+    There is no GPU and no model: the text is invented, the times are computed. A --host or --port among the arguments
+    for vllm serve wins, so that a script that starts vLLM starts this as well.
     """
     from gateway.simulator import library, main
     from gateway.simulator.launch import Launch, SigtermEnding
+    from gateway.simulator.spec import read_address
 
     with failures(as_json=False):
         if preset not in library.names():
             raise _wrong(f"no preset {preset!r}", "unknown_preset", hint=f"one of {', '.join(library.names())}")
         if sigterm not in list(SigtermEnding):
             raise _wrong(f"no ending {sigterm!r}", "unknown_ending", hint=f"one of {', '.join(SigtermEnding)}")
+        given = tuple(arguments or ())
+        try:
+            host, port = read_address(given, host=host, port=port)
+        except ValueError as error:
+            raise _wrong(str(error), "bad_argument") from error
         launch = Launch(
             preset=library.load(preset),
             card=card or Path(tempfile.gettempdir()) / f"pacekeeper-simulated-card-{os.getuid()}-{port}",
             host=host,
             port=port,
-            arguments=tuple(arguments or ()),
+            arguments=given,
             environment=dict(os.environ),
             seed=seed,
             speed=speed,
             load_speed=speed if load_speed is None else load_speed,
             control_port=control_port,
             sigterm=SigtermEnding(sigterm),
+            warm=warm,
         )
         try:
             raise typer.Exit(main.run(launch))

@@ -52,7 +52,7 @@ class Clients:
         """Requests have ended."""
         for record in records:
             if record.key_id and record.backend:
-                self._usage.add(record.key_id, record.model, _count(record), now=now, now_wall=self.now_wall)
+                self._usage.add(record.key_id, record.model, count_of(record), now=now, now_wall=self.now_wall)
 
     def begin(self, rows: Iterable[UsageRow], now_wall: float) -> None:
         """What the history knows of today, before the first request is counted."""
@@ -73,7 +73,8 @@ class Clients:
         return self._usage.of(key_id, now=0.0, now_wall=self.now_wall).today.tokens
 
 
-def _count(record: RequestRecord) -> UsageCount:
+def count_of(record: RequestRecord) -> UsageCount:
+    """What one request counts for, as far as is known."""
     summary = record.summary
     if summary is None:
         return UsageCount(requests=1)

@@ -12,9 +12,11 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from aiohttp import web
+from msgspec import structs
 
 from gateway.core.request.body import parse_body
-from gateway.core.routing.endpoints import Endpoint
+from gateway.core.routing.cors import answer_lines, preflight_lines
+from gateway.core.routing.endpoints import Endpoint, Serves, side_id_in
 from gateway.core.routing.headers import client_request_id
 from gateway.core.routing.snapshot import LimitPolicy
 from gateway.core.stream.summary import Dialect
@@ -27,6 +29,7 @@ from gateway.errors import (
     UnknownEndpoint,
     UnsupportedEncoding,
 )
+from gateway.proxy.deliver import asked_delivery
 from gateway.proxy.visit import Visit
 from gateway.proxy.wire import ClientWire, raw_target
 
@@ -42,12 +45,26 @@ def read_head(visit: Visit, request: web.BaseRequest, *, endpoints: Mapping[str,
     visit.http_1_1 = request.version >= (1, 1)
     visit.keep_alive = request.keep_alive
     visit.request_id = client_request_id(headers.get("X-Request-Id")) or visit.request_id
+    cors = visit.snapshot.policy.cors
+    if cors.origins:
+        visit.cors = answer_lines(cors, headers.get("Origin"))
     _check_framing(visit, request)
     path = raw_target(request).partition("?")[0]
     endpoint = endpoints.get(path)
+    if endpoint is None and (side_id := side_id_in(path)) is not None:
+        visit.side_id = side_id
+        endpoint = next((it for it in endpoints.values() if it.serves is Serves.REASONING), None)
     if endpoint is None:
         raise UnknownEndpoint("there is no such endpoint here")
     visit.endpoint = endpoint
+    if request.method == "OPTIONS" and b"Access-Control-Allow-Origin" in visit.cors:
+        visit.cors += preflight_lines(
+            cors,
+            methods=endpoint.methods,
+            asked_headers=headers.get("Access-Control-Request-Headers"),
+            asks_private=headers.get("Access-Control-Request-Private-Network") == "true",
+        )
+        return structs.replace(endpoint, serves=Serves.PREFLIGHT)
     if request.method not in endpoint.methods:
         raise MethodNotAllowed(f"this endpoint takes {' and '.join(sorted(endpoint.methods))} only")
     metrics = headers.get("X-Gateway-Metrics")
@@ -55,6 +72,7 @@ def read_head(visit: Visit, request: web.BaseRequest, *, endpoints: Mapping[str,
         if metrics not in METRICS_MODES:
             raise BadRequest("X-Gateway-Metrics is none, usage or event", param="X-Gateway-Metrics")
         visit.metrics = metrics
+    visit.asked_delivery = asked_delivery(headers)
     return endpoint
 
 

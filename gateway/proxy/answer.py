@@ -43,6 +43,7 @@ class AnswerRelay:
         "_hold_bytes",
         "_length",
         "_make_head",
+        "_must_edit",
         "_taken_bytes",
         "_wire",
         "hold_max_s",
@@ -62,6 +63,7 @@ class AnswerRelay:
         length: int | None,
         edit: Callable[[bytes], bytes] | None,
         client_chunked: bool,
+        must_edit: bool = False,
         hold_bytes: int,
         copy_bytes: int,
         chunk_bytes: int,
@@ -70,6 +72,7 @@ class AnswerRelay:
         """Take everything that is fixed when the head has come.
 
         ``edit`` changes a whole body before it goes out (None: untouched); ``length`` as the backend stated it;
+        ``must_edit``: a body too long to be edited ends in an error, for what is in it must not get out;
         ``chunk_bytes`` bounds one HTTP chunk of the backend's, which is passed on only when it is whole.
         """
         self._exchange = exchange
@@ -79,7 +82,8 @@ class AnswerRelay:
         self._length = length
         self._edit = edit
         self._client_chunked = client_chunked
-        self._hold_bytes = hold_bytes if edit is None else copy_bytes
+        self._must_edit = must_edit
+        self._hold_bytes = hold_bytes if edit is None else chunk_bytes if must_edit else copy_bytes
         self._copy_bytes = copy_bytes
         self._chunk_bytes = chunk_bytes
         self._clock = clock
@@ -131,6 +135,9 @@ class AnswerRelay:
         if self._copy_whole:
             self._copy.append(payload)
         if not self._flowing and self._taken_bytes > self._hold_bytes:
+            if self._must_edit:
+                self._exchange.finish(Ending.OVERSIZE)
+                return
             self._flow()
         if self._flowing and self._taken_bytes > self._copy_bytes:
             self._copy_whole = False

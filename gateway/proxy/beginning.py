@@ -36,6 +36,15 @@ class Beginning:
         self._fields = self._fields or has_field(events)
         if self._must_wait(so_far):
             return b""
+        return self.release()
+
+    @property
+    def may_open(self) -> bool:
+        """Whether the answer may begin before an event: not while its request may yet go elsewhere."""
+        return not self._stopping
+
+    def release(self) -> bytes:
+        """Everything that waits, whatever it is."""
         released = b"".join(self._waiting)
         self._waiting.clear()
         self.held_bytes = 0

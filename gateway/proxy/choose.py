@@ -11,6 +11,7 @@ from typing import Final
 
 from gateway.core.routing.headers import downstream_headers
 from gateway.core.routing.snapshot import BackendView
+from gateway.core.stream.delivery.mode import Delivery
 from gateway.core.stream.edit import Edit, ReportAsEvent, ReportInUsage, Untouched, UsageStripped, with_report_in_usage
 from gateway.core.stream.http1 import ResponseHead, body_of
 from gateway.core.stream.pace import PaceReport, pace_report
@@ -19,6 +20,7 @@ from gateway.core.stream.tap import Tap, summarise_body
 from gateway.proxy import envelope
 from gateway.proxy.answer import AnswerRelay
 from gateway.proxy.attempt import FIRST_ERROR_STATUS
+from gateway.proxy.deliver import body_edit, stream_edit
 from gateway.proxy.forward import Exchange, Relay
 from gateway.proxy.relay import StreamRelay
 from gateway.proxy.visit import Visit
@@ -67,7 +69,7 @@ class RelayChooser:
         if self._shape.stream or not json:
             return Ending.NOT_SSE
         edit = self._report_in_body if self._visit.metrics == "usage" else None
-        return self._answer(exchange, head, edit=edit)
+        return self._answer(exchange, head, edit=body_edit(self._visit, self._dialect, after=edit))
 
     def _stream(self, exchange: Exchange, head: ResponseHead) -> Relay:
         visit, limits = self._visit, self._visit.snapshot.policy.limits
@@ -77,20 +79,25 @@ class RelayChooser:
         stopping = self._stopping()
         if not stopping:
             visit.body = None  # a stream that has begun is tried nowhere else: a long prompt need not be kept
-        return StreamRelay(
+        relay = StreamRelay(
             exchange=exchange,
             wire=self._wire,
             head=self._head(head, length=None, chunked=client_chunked),
             body=body_of(head),
             dialect=self._dialect,
-            edit=self._edit(),
-            tap=Tap(self._dialect, self._shape, max_event_bytes=limits.event_bytes),
+            edit=stream_edit(visit, self._dialect, after=self._edit()),
+            tap=Tap(self._dialect, self._shape, max_event_bytes=limits.event_bytes, tags=visit.tags),
             report=self._report,
             client_chunked=client_chunked,
             hold_bytes=limits.hold_bytes,
             stopping=stopping,
             clock=self._clock,
         )
+        comments = visit.snapshot.policy.comments
+        heard = comments.untouched or visit.delivery is not Delivery.PASS
+        if heard and (comments.first_s or comments.every_s):
+            exchange.comment(relay, comments, self._dialect)
+        return relay
 
     def _answer(self, exchange: Exchange, head: ResponseHead, *, edit: Callable[[bytes], bytes] | None) -> Relay:
         visit, limits = self._visit, self._visit.snapshot.policy.limits
@@ -108,6 +115,7 @@ class RelayChooser:
             body=body_of(head),
             length=head.length,
             edit=edit,
+            must_edit=edit is not None and visit.delivery is not Delivery.PASS,
             client_chunked=client_chunked,
             hold_bytes=limits.answer_hold_bytes,
             copy_bytes=limits.answer_tap_bytes,
@@ -131,6 +139,8 @@ class RelayChooser:
             + own_headers(visit, self._backend)
             + envelope.connection_line(keep_alive=visit.keep_alive, http_1_1=visit.http_1_1)
         )
+        if visit.side is not None and head.status in SUCCESS:
+            lines += b"X-Gateway-Reasoning-Stream: /v1/reasoning/%b\r\n" % visit.side.announce()
         if visit.metrics != "none":
             lines += self._server_timing()
         return envelope.head(head.status, head.reason, headers=lines, length=length, chunked=chunked)
@@ -149,13 +159,15 @@ class RelayChooser:
         return pace_report(summary, request_id=visit.request_id, accepted=visit.accepted, queue_s=visit.queue_s)
 
     def _report_in_body(self, body: bytes) -> bytes:
-        return with_report_in_usage(body, self._report(summarise_body(self._dialect, body, self._shape)))
+        return with_report_in_usage(
+            body, self._report(summarise_body(self._dialect, body, self._shape, tags=self._visit.tags))
+        )
 
 
 def own_headers(visit: Visit, backend: BackendView | None) -> bytes:
     """The headers that the gateway adds to every answer."""
     policy = visit.snapshot.policy.headers
-    lines = b"X-Request-Id: %b\r\n" % visit.request_id.encode("ascii")
+    lines = b"X-Request-Id: %b\r\n%b" % (visit.request_id.encode("ascii"), visit.cors)
     if backend is not None and policy.backend_name:
         lines += b"X-Gateway-Backend: %b\r\n" % backend.name.encode("ascii")
     if backend is not None and backend.profile and policy.profile_name:

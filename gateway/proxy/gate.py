@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Final
 
@@ -110,14 +110,18 @@ class Gate:
         if self.keyring is None:
             return
         key = visit.key = self.keyring.identify(request, endpoint)
+        visit.key_id = key.id if key is not None else ""
         if key is not None and key.defaults.metrics and "X-Gateway-Metrics" not in request.headers:
             visit.metrics = key.defaults.metrics
 
-    def ask(self, visit: Visit, request: web.BaseRequest) -> None:
-        """Read what the request asks for, the model among it.  Raises BadRequest, KeyForbidden."""
+    def ask(self, visit: Visit, request: web.BaseRequest, *, names: Iterable[str]) -> None:
+        """Read what the request asks for; ``names``: what its model is called, by the client and by the engines.
+
+        Raises BadRequest, KeyForbidden.
+        """
         key = visit.key
         if key is not None:
-            check_model(key, visit.model)
+            check_model(key, names)
         if self._plain:
             return
         visit.priority = _priority(request.headers.get("X-Gateway-Priority"), key)

@@ -28,6 +28,7 @@ _SCOPES: Final[Mapping[Serves, KeyScope]] = MappingProxyType(
     {
         Serves.ENGINE: KeyScope.INFERENCE,
         Serves.MODELS: KeyScope.INFERENCE,
+        Serves.REASONING: KeyScope.INFERENCE,
         Serves.USAGE: KeyScope.USAGE,
     }
 )

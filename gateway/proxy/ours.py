@@ -1,4 +1,4 @@
-"""What the client port answers from the gateway itself: /health, /ready, /version and the list of models.
+"""What the client port answers from the gateway itself: /health, /ready, /version preflights and the list of models.
 
 Beside the stations: nothing here reaches a backend, and none of it is a request to be settled.
 """
@@ -11,7 +11,7 @@ from typing import assert_never
 import msgspec
 
 from gateway.core.routing.endpoints import Endpoint, Serves
-from gateway.errors import NothingServing, ShuttingDown
+from gateway.errors import NotFound, NothingServing, ShuttingDown
 from gateway.proxy import envelope
 from gateway.proxy.route import RETRY_AFTER_S, Desk
 
@@ -47,8 +47,12 @@ def answer_ourselves(
         case Serves.MODELS:
             cards = desk.snapshot.cards if may_use is None else [it for it in desk.snapshot.cards if may_use(it.id)]
             body = msgspec.json.encode(ModelList(tuple(msgspec.Raw(card.raw) for card in cards)))
+        case Serves.REASONING:
+            raise NotFound("there is no such reasoning stream, or not any more")  # one without an id
+        case Serves.PREFLIGHT:
+            return envelope.head(204, b"No Content", headers=headers, length=None, chunked=False)
         case Serves.ENGINE | Serves.USAGE:
-            raise NothingServing("this endpoint is not the worker's own to answer")
+            raise NothingServing("this endpoint is the backends' to answer")
         case _:
             assert_never(endpoint.serves)
     return envelope.response(200, body, headers=headers, with_body=with_body)

@@ -16,29 +16,25 @@ from collections.abc import Callable, Mapping
 
 from aiohttp import web
 
-from gateway.core.request.body import may_inject_usage
+from gateway.core.request.body import may_inject_usage, renamed
 from gateway.core.routing.endpoints import Endpoint, Serves
 from gateway.core.routing.headers import upstream_headers
 from gateway.core.routing.retry import may_try_elsewhere
+from gateway.core.stream.delivery.mode import Delivery
 from gateway.core.stream.summary import Dialect, Ending
-from gateway.errors import (
-    ConnectFailed,
-    GatewayError,
-    GatewayFault,
-    MethodNotAllowed,
-    NothingServing,
-    ShuttingDown,
-    UnknownEndpoint,
-)
+from gateway.errors import ConnectFailed, GatewayError, GatewayFault, MethodNotAllowed, NothingServing, ShuttingDown
 from gateway.proxy import envelope
 from gateway.proxy.admit import read_body, read_head
 from gateway.proxy.attempt import attempt_of, held_answer, request_bytes
 from gateway.proxy.choose import RelayChooser, own_headers
+from gateway.proxy.deliver import settle_delivery
 from gateway.proxy.forward import LEFT, Exchange, error_for
 from gateway.proxy.gate import NOTHING_HELD, Gate
 from gateway.proxy.ours import answer_ourselves
 from gateway.proxy.route import RETRY_AFTER_S, Desk, Lease
 from gateway.proxy.settle import FAILURES, TIMEOUTS, Settler
+from gateway.proxy.side import SideShelf
+from gateway.proxy.side_door import SideDoor
 from gateway.proxy.upstream import Target, Upstreams
 from gateway.proxy.usage import UsageDesk
 from gateway.proxy.visit import Visit
@@ -62,6 +58,8 @@ class Pipeline:
         settler: Settler,
         endpoints: Mapping[str, Endpoint],
         version: str,
+        sides: SideShelf,
+        side_door: SideDoor,
         clock: Callable[[], float],
     ) -> None:
         self._desk = desk
@@ -71,6 +69,8 @@ class Pipeline:
         self._settler = settler
         self._endpoints = endpoints
         self._version = version
+        self._sides = sides
+        self._side_door = side_door
         self._clock = clock
         self._open: set[Exchange] = set()
         self._targets: dict[tuple[str, str], Target] = {}
@@ -93,10 +93,8 @@ class Pipeline:
                 self._gate.identify(visit, request, endpoint)
             if engine and endpoint.dialect is not None:
                 await self._serve(visit, request, wire, dialect=endpoint.dialect, endpoint=endpoint)
-            elif endpoint.serves is Serves.USAGE:
-                await self._tell_usage(visit, wire)
             else:
-                self._ourselves(visit, wire, endpoint)
+                await self._serve_other(visit, wire, endpoint)
         except GatewayError as error:
             self._refuse(visit, wire, error)
         except asyncio.CancelledError:
@@ -109,6 +107,8 @@ class Pipeline:
         finally:
             if engine:
                 self._gate.settled(visit, self._settler.settle(visit))
+            if visit.side is not None:
+                self._sides.finish(visit.side, visit.ending, visit.error)
             visit.forget()
         keep_alive = visit.keep_alive and wire.open and not self._desk.stopping
         # Answers to a client that never reads must not pile up, nor keep a connection open that is to be closed.
@@ -137,9 +137,15 @@ class Pipeline:
         if body is None:
             raise GatewayFault("a request was admitted without its body")
         visit.snapshot = self._desk.snapshot
+        model = self._desk.meant_by(body.model)
+        self._gate.ask(visit, request, names=(body.model, model))
+        if model != body.model:
+            body = visit.body = renamed(body, model)
         visit.model, visit.shape = body.model, body.shape
-        self._gate.ask(visit, request)
         visit.pool = self._desk.pool_for(body.model)
+        settle_delivery(visit, dialect, key_default=None if visit.key is None else visit.key.defaults.reasoning)
+        if visit.delivery is Delivery.SIDE:
+            visit.side = self._sides.open(visit.key_id, visit.snapshot.policy.side)
         visit.injected = may_inject_usage(body, dialect)
         visit.extra_headers = upstream_headers(request.headers.items())
         visit.queued = visit.admitted = self._clock()
@@ -234,11 +240,22 @@ class Pipeline:
             target = self._targets[url, tls_ca] = Target.of(url, tls_ca=tls_ca)
         return target
 
-    async def _tell_usage(self, visit: Visit, wire: ClientWire) -> None:
-        if visit.key is None:
-            raise UnknownEndpoint("there are no keys here, so nobody's usage is counted")
-        body = await self._usage.answer(visit.key)
-        wire.send(envelope.response(200, body, headers=self._lines(visit), with_body=visit.method != "HEAD"))
+    async def _serve_other(self, visit: Visit, wire: ClientWire, endpoint: Endpoint) -> None:
+        """What is no request to an engine."""
+        if endpoint.serves is Serves.USAGE:
+            await self._usage.serve(visit, wire, headers=self._lines(visit))
+        elif endpoint.serves is Serves.REASONING and visit.side_id:
+            await self._serve_side(visit, wire)
+        else:
+            self._ourselves(visit, wire, endpoint)
+
+    async def _serve_side(self, visit: Visit, wire: ClientWire) -> None:
+        """Reasoning on a stream of its own: no request to an engine, so nothing to settle."""
+        visit.keep_alive = visit.keep_alive and visit.http_1_1
+        patience_s = visit.snapshot.policy.timers.client_write_s
+        await self._side_door.serve(
+            visit.side_id, visit.key_id, wire, headers=self._lines(visit), chunked=visit.http_1_1, patience_s=patience_s
+        )
 
     def _ourselves(self, visit: Visit, wire: ClientWire, endpoint: Endpoint) -> None:
         headers = self._lines(visit)

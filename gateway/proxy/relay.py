@@ -8,10 +8,10 @@ the write, and can never disturb the stream.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
+from collections.abc import Callable
 from typing import Final, Protocol
 
+from gateway.core.stream.dialects import DONE_DIALECTS, OPENINGS
 from gateway.core.stream.edit import Edit
 from gateway.core.stream.envelope import error_event
 from gateway.core.stream.http1 import (
@@ -62,6 +62,7 @@ class StreamRelay:
         "_edit",
         "_events",
         "_exchange",
+        "_fresh",
         "_head",
         "_hold_bytes",
         "_hold_since",
@@ -104,6 +105,7 @@ class StreamRelay:
         """
         self._exchange = exchange
         self._head = head
+        self._fresh = True  # no event has gone out yet
         self._body = body
         self._dialect = dialect
         self._edit = edit
@@ -117,7 +119,7 @@ class StreamRelay:
         self._last = b""
         self._needles = edit.needles
         self._send = wire.writer()
-        self._opening = _OPENINGS[dialect]
+        self._opening = OPENINGS[dialect]
         self._may_be_plain = client_chunked and isinstance(body, ChunkedBody)
         self._plain = False
         self._pending = self._tap.pending
@@ -178,7 +180,7 @@ class StreamRelay:
             self.last_byte_at = now  # a comment is no sign of the engine's life, only of its front end's
         held = bool(self._events.rest_bytes or self._edit.held or body.held_bytes)
         self._note_hold(now, held=held)
-        self._plain = self._may_be_plain and not (held or self._head)
+        self._plain = self._may_be_plain and not (held or self._head or self._fresh)
         if body.ended:
             self._exchange.finish(Ending.COMPLETE)
         elif body.held_bytes + self._events.rest_bytes + self._beginning.held_bytes > self._hold_bytes:
@@ -190,7 +192,7 @@ class StreamRelay:
             self._last = payloads[-1]
             self._write(raw)
             self._tap.read(payloads, now)
-        elif self._edit.needles or self._head:
+        elif self._edit.needles or self._head or self._fresh:
             self._tap.read(payloads, now)
             self._reframe(payloads)
         else:
@@ -205,7 +207,7 @@ class StreamRelay:
 
     def _forwardable(self, raw: bytes, payloads: list[bytes]) -> bool:
         """Whether ``raw`` may go as it is: whole events chunk by chunk, nothing held, nothing to edit, same framing."""
-        if not self._may_be_plain or self._head or self._events.rest_bytes or self._edit.held:
+        if not self._may_be_plain or self._head or self._fresh or self._events.rest_bytes or self._edit.held:
             return False
         return all(map(ends_event, payloads)) and all(needle not in raw for needle in self._needles)
 
@@ -220,7 +222,8 @@ class StreamRelay:
         if not events:
             return
         self._last = events[-_MARKER_TAIL:]
-        if self._head:
+        if self._fresh:
+            self._fresh = False
             self._edit.begin(events)
             self._needles = self._edit.needles
         if self._edit.held or any(needle in events for needle in self._needles):
@@ -237,6 +240,16 @@ class StreamRelay:
             self._head = b""
         self.response_bytes += len(data)
         self._send(data)
+
+    def interject(self, text: bytes) -> None:
+        """Write ``text``, a comment or an event of our own, between two events; with the head if need be.
+
+        Nothing before the first event of a backend that we are stopping: its request may yet go elsewhere.
+        """
+        if self._head and not self._beginning.may_open:
+            return
+        waiting = self._beginning.release()
+        self._write(self._framed(waiting + text))
 
     def _current_report(self) -> PaceReport:
         return self._report(self._tap.so_far())
@@ -270,7 +283,7 @@ class StreamRelay:
 
     def _ended_by_engine(self, summary: StreamSummary) -> bool:
         """Whether the endpoint's own end marker went by; should the tap have failed, the last event must tell."""
-        if Flag.TAP_DISABLED in summary.flags and self._dialect in _DONE_DIALECTS:
+        if Flag.TAP_DISABLED in summary.flags and self._dialect in DONE_DIALECTS:
             return b"data: [DONE]" in self._last
         return summary.done_marker
 
@@ -280,14 +293,3 @@ class StreamRelay:
 
 
 _MARKER_TAIL: Final = 64
-_OPENINGS: Final[Mapping[Dialect, bytes]] = MappingProxyType(
-    {
-        Dialect.CHAT: b"\r\ndata: ",
-        Dialect.COMPLETIONS: b"\r\ndata: ",
-        Dialect.RESPONSES: b"\r\nevent: ",
-        Dialect.MESSAGES: b"\r\nevent: ",
-    }
-)
-"""End of a chunk's size line and the beginning of the dialect's usual event: comments never look like it."""
-
-_DONE_DIALECTS: Final = (Dialect.CHAT, Dialect.COMPLETIONS)

@@ -64,6 +64,7 @@ class Desk:
         self._crowded_at: dict[str, float] = {}
         self._suspect_since: dict[str, float] = {}
         self._pool_of: dict[str, str] = {}
+        self._aliases: dict[str, str] = {}
         self._eligible: dict[tuple[str, str], list[BackendView]] = {}
         self._turn = 0
         self.on_news: Callable[[ControlMessage], None] = lambda _: None  # after it was taken in
@@ -96,6 +97,7 @@ class Desk:
         self.snapshot = snapshot
         self._pool_of.clear()
         self._eligible.clear()
+        self._aliases = {alias.name: alias.model for pool in snapshot.pools for alias in pool.aliases}
         names = {b.name for b in snapshot.backends}
         for owned in (self._pulses, self._crowded_at, self._suspect_since):
             for name in [n for n in owned if n not in names]:
@@ -128,6 +130,10 @@ class Desk:
         limit = self.snapshot.policy.limits.in_flight
         admit_one(holding=self.holding, share=limit if self.share is None else self.share)
         return Admission(self)
+
+    def meant_by(self, model: str) -> str:
+        """The model that engines know under the name that a client uses."""
+        return self._aliases.get(model, model)
 
     def pool_for(self, model: str) -> str:
         """The pool that serves ``model``, worked out once a snapshot.  Raises UnknownModel or NothingServing."""

@@ -95,7 +95,7 @@ class Settler:
             stream=stream,
             model=visit.model if visit.pool or NAME.fullmatch(visit.model) else "",
             pool=visit.pool,
-            key_id=visit.key.id if visit.key is not None else "",
+            key_id=visit.key_id,
             backend=backend.name if backend is not None else "",
             profile=backend.profile if backend is not None else "",
             error_code=visit.error.code if visit.error is not None else "",
@@ -135,4 +135,4 @@ def _summary(visit: Visit) -> StreamSummary | None:
     body = exchange.relay.copy()
     if body is None or dialect is None or exchange.head.status >= 300:
         return None
-    return summarise_body(dialect, body, visit.shape)
+    return summarise_body(dialect, body, visit.shape, tags=visit.tags)

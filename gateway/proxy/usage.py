@@ -17,7 +17,10 @@ from msgspec import Struct
 from gateway.core.admission.keys import Key
 from gateway.core.admission.usage import KeyUsage, UsageCount
 from gateway.core.link.messages import AskUsage, UsageTold
-from gateway.errors import ControlAway
+from gateway.errors import ControlAway, UnknownEndpoint
+from gateway.proxy import envelope
+from gateway.proxy.visit import Visit
+from gateway.proxy.wire import ClientWire
 
 PATIENCE_S: Final = 2.0
 
@@ -50,8 +53,14 @@ class UsageDesk:
         if future is not None and not future.done():
             future.set_result(message.usage)
 
-    async def answer(self, key: Key) -> bytes:
-        """The body for ``key``.  Raises ControlAway."""
+    async def serve(self, visit: Visit, wire: ClientWire, *, headers: bytes) -> None:
+        """Answer a client about its key.  Raises ControlAway; UnknownEndpoint where nobody has one."""
+        if visit.key is None:
+            raise UnknownEndpoint("there are no keys here, so nobody's usage is counted")
+        body = await self._body(visit.key)
+        wire.send(envelope.response(200, body, headers=headers, with_body=visit.method != "HEAD"))
+
+    async def _body(self, key: Key) -> bytes:
         number = next(self._numbers)
         future = self._open[number] = asyncio.get_running_loop().create_future()
         try:

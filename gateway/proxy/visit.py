@@ -9,9 +9,11 @@ from gateway.core.admission.keys import Key
 from gateway.core.request.body import ParsedBody
 from gateway.core.routing.endpoints import Endpoint
 from gateway.core.routing.snapshot import BackendView, Snapshot
+from gateway.core.stream.delivery.mode import Delivery, ThinkTags
 from gateway.core.stream.summary import Ending, RequestShape
 from gateway.errors import GatewayError
 from gateway.proxy.forward import Exchange
+from gateway.proxy.side import SideStream
 
 
 class Visit:
@@ -22,11 +24,14 @@ class Visit:
         "accepted_wall",
         "admitted",
         "alone",
+        "asked_delivery",
         "attempts",
         "backend",
         "body",
         "charged",
+        "cors",
         "deadline",
+        "delivery",
         "ending",
         "endpoint",
         "error",
@@ -37,6 +42,7 @@ class Visit:
         "injected",
         "keep_alive",
         "key",
+        "key_id",
         "method",
         "metrics",
         "model",
@@ -47,8 +53,11 @@ class Visit:
         "request_id",
         "response_bytes",
         "shape",
+        "side",
+        "side_id",
         "snapshot",
         "status",
+        "tags",
         "tried",
         "upload_s",
     )
@@ -65,7 +74,14 @@ class Visit:
         self.body: ParsedBody | None = None  # let go once nothing can be tried again
         self.shape: RequestShape | None = None
         self.metrics = "none"
+        self.asked_delivery: Delivery | None = None
+        self.delivery = Delivery.PASS
+        self.tags: ThinkTags | None = None
+        self.side: SideStream | None = None
+        self.side_id = ""  # of the side stream that is asked for
+        self.key_id = ""
         self.extra_headers = b""
+        self.cors = b""
         self.model = ""
         self.pool = ""
         self.key: Key | None = None

@@ -11,9 +11,22 @@ from typing import Final, Literal
 from pydantic import Field
 
 from gateway.settings.section import Section
-from gateway.settings.types import Bytes, Count, Days, FilePath, HostName, Listen, Seconds, Workers
+from gateway.settings.types import Bytes, Count, Days, FilePath, HostName, Listen, OptionalFile, Seconds, Workers
 
 _FORMS: Final = '`"host:port"`, `"[v6]:port"` or `"unix:/path"`, the host an IP address of this machine'
+
+
+class ClientTls(Section):
+    """TLS on the clients' TCP addresses; Unix sockets stay plain.  Off while both are empty."""
+
+    certificate: OptionalFile = Field(
+        "",
+        description="PEM file with the certificate and its chain. Read again when it changes, so a renewal takes no "
+        "restart; one that cannot be used is told in the log and the old one stays. Relative to the current directory.",
+    )
+    key: OptionalFile = Field(
+        "", description="PEM file with its private key, not encrypted. Relative to the current directory."
+    )
 
 
 class Clients(Section):
@@ -24,6 +37,7 @@ class Clients(Section):
         min_length=1,
         description=f"Addresses for clients: {_FORMS}. The loopback by default, since no keys are asked for.",
     )
+    tls: ClientTls = Field(default_factory=ClientTls, description=ClientTls.__doc__)
     head_s: Seconds = Field(
         30.0,
         description="Time for a request's head to arrive once it has begun. Ends connections that drip on purpose.",

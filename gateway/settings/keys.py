@@ -27,6 +27,7 @@ from gateway.core.admission.keys import (
     KeyLimits,
     KeyScope,
 )
+from gateway.core.stream.delivery.mode import Delivery
 from gateway.errors import ConfigError
 from gateway.settings import document as yaml_document
 from gateway.settings import faults
@@ -94,7 +95,7 @@ class DefaultsEntry(Section):
     """What a request gets that says nothing itself."""
 
     priority: Priority = Field(0, description="Its priority.")
-    reasoning: str = Field("", max_length=32, description="How reasoning is delivered.")
+    reasoning: Delivery | None = Field(None, description="As X-Gateway-Reasoning.")
     metrics: Literal["", "none", "usage", "event"] = Field("", description="As X-Gateway-Metrics.")
 
 
@@ -224,7 +225,10 @@ def write_keys(keys: Iterable[Key]) -> bytes:
 
 def entry_of(key: Key) -> dict[str, Any]:
     """One key as it stands in the file; what has no value is left out."""
-    limits = {name: value for name, value in msgspec.structs.asdict(key.limits).items() if value is not None}
+    limits, defaults = (
+        {name: value for name, value in msgspec.structs.asdict(part).items() if value is not None}
+        for part in (key.limits, key.defaults)
+    )
     entry: dict[str, Any] = {
         "id": key.id,
         "digest": f"sha256:{key.digest.hex()}",
@@ -234,7 +238,7 @@ def entry_of(key: Key) -> dict[str, Any]:
         "limits": limits,
         "priority": {"lowest": key.priority_min, "highest": key.priority_max},
         "weight": key.weight,
-        "defaults": msgspec.structs.asdict(key.defaults),
+        "defaults": defaults,
         "cache_salt": key.cache_salt,
     }
     for name, wall in (("created", key.created_wall), ("expires", key.expires_wall), ("revoked", key.revoked_wall)):

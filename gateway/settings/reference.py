@@ -23,7 +23,8 @@ _INTRODUCTION: Final = """\
 <!-- Made by `make docs`; change the descriptions, not this page. -->
 
 One YAML file, given as `pacekeeper serve --config FILE`; `config/gateway.yaml` is the default with comments, and
-`config/examples/` holds more. `pacekeeper check FILE` says what a file means, or everything that is wrong with it:
+`config/examples/` holds more, among them [whole deployments](deployments.md). `pacekeeper check FILE` says what a file
+means, or everything that is wrong with it:
 
 ```
 config/gateway.yaml:12:5 pools[0].backends[1].urll: unknown key; did you mean "url"?

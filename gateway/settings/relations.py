@@ -34,10 +34,12 @@ class Broken:
 def broken(data: dict[str, Any]) -> Iterator[Broken]:
     """Every relation that ``data`` (nested like the file) breaks; parts that are bad by themselves are left out."""
     yield from _listeners(data)
+    yield from _tls(data)
     yield from _waits(data)
     yield from _bounds(data)
     yield from _pools(data)
     yield from _backends(data)
+    yield from _reasoning(data)
 
 
 def _listeners(data: dict[str, Any]) -> Iterator[Broken]:
@@ -60,6 +62,15 @@ def _listeners(data: dict[str, Any]) -> Iterator[Broken]:
                 )
             taken.setdefault(address, path)
             ports.setdefault(address.port, section)
+
+
+def _tls(data: dict[str, Any]) -> Iterator[Broken]:
+    clients = _good(Clients, data.get("clients"))
+    if clients is None:
+        return
+    for given, lacking in (("certificate", "key"), ("key", "certificate")):
+        if getattr(clients.tls, given) and not getattr(clients.tls, lacking):
+            yield Broken(("clients", "tls", given), f"needs a {lacking} beside it")
 
 
 def _waits(data: dict[str, Any]) -> Iterator[Broken]:
@@ -95,9 +106,29 @@ def _pools(data: dict[str, Any]) -> Iterator[Broken]:
         yield from _twice(pools, pool.get("name"), (*path, "name"), what="pool")
         for at, model in enumerate(_list(pool.get("models"))):
             yield from _twice(models, model, (*path, "models", at), what="model")
+        own = _list(pool.get("models"))
+        for at, alias in enumerate(_list(pool.get("aliases"))):
+            if not isinstance(alias, dict):
+                continue
+            yield from _twice(models, alias.get("name"), (*path, "aliases", at, "name"), what="model")
+            if own and isinstance(alias.get("model"), str) and alias["model"] not in own:
+                yield Broken((*path, "aliases", at, "model"), "not among the pool's models")
         wanted, count = pool.get("min_available"), len(_list(pool.get("backends")))
         if isinstance(wanted, int) and 0 < count < wanted:
             yield Broken((*path, "min_available"), f"more than the pool's {count} backend{'s' * (count > 1)}")
+
+
+def _reasoning(data: dict[str, Any]) -> Iterator[Broken]:
+    for pool_path, pool in _each(data.get("pools"), ("pools",)):
+        section, path = pool.get("reasoning"), (*pool_path, "reasoning")
+        if not isinstance(section, dict):
+            continue
+        models: dict[str, Path] = {}
+        for at, entry in _each(section.get("models"), (*path, "models")):
+            yield from _twice(models, entry.get("model"), (*at, "model"), what="model")
+        for at, entry in ((path, section), *_each(section.get("models"), (*path, "models"))):
+            if entry.get("think_opened") is True and entry.get("think_tags") is not True:
+                yield Broken((*at, "think_opened"), "means something only with think_tags: true")
 
 
 def _backends(data: dict[str, Any]) -> Iterator[Broken]:

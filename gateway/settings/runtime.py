@@ -10,7 +10,9 @@ from typing import Final, Literal
 
 from pydantic import Field
 
-from gateway.core.routing.snapshot import HeaderPolicy, LimitPolicy, PoolView, TimerPolicy
+from gateway.core.routing.cors import CorsPolicy
+from gateway.core.routing.snapshot import CommentPolicy, HeaderPolicy, LimitPolicy, PoolView, TimerPolicy
+from gateway.settings.reasoning import Reasoning, Side
 from gateway.settings.section import Section
 from gateway.settings.types import (
     BackendUrl,
@@ -20,6 +22,7 @@ from gateway.settings.types import (
     ModelName,
     Name,
     OptionalFile,
+    Origin,
     Seconds,
     SecondsOrOff,
     Switch,
@@ -30,6 +33,8 @@ _TIMERS: Final = TimerPolicy()
 _LIMITS: Final = LimitPolicy()
 _HEADERS: Final = HeaderPolicy()
 _POOL: Final = PoolView(name="")
+_CORS: Final = CorsPolicy()
+_COMMENTS: Final = CommentPolicy()
 
 
 class Backend(Section):
@@ -58,6 +63,15 @@ class Backend(Section):
     )
 
 
+class ModelAlias(Section):
+    """Another name for a model of the pool."""
+
+    name: ModelName = Field(description="What clients ask for; listed at `/v1/models` beside the model itself.")
+    model: ModelName = Field(
+        description="The name that the engines know; it goes upstream in place of the alias, and answers carry it."
+    )
+
+
 class Pool(Section):
     """Backends that serve the same models."""
 
@@ -66,6 +80,10 @@ class Pool(Section):
         (),
         description="Names that clients use; they are passed on as they are, so the engines must know them "
         "(`--served-model-name`). Empty: whatever the backends report at `/v1/models`.",
+    )
+    aliases: tuple[ModelAlias, ...] = Field(
+        (),
+        description="Further names for these models, so that clients need not change when the model does.",
     )
     min_available: CountOrNone = Field(
         1,
@@ -98,6 +116,7 @@ class Pool(Section):
         "just gone down) requests wait so long for it instead of getting 503. 0: off; a restart of a large model takes "
         "minutes, and not every client waits.",
     )
+    reasoning: Reasoning = Field(default_factory=Reasoning, description=Reasoning.__doc__)
     backends: tuple[Backend, ...] = Field(min_length=1, description="A list with at least one server.")
 
 
@@ -193,6 +212,39 @@ class Headers(Section):
     )
 
 
+class Cors(Section):
+    """Which web pages may call the gateway from a browser.  Nobody's while the list is empty."""
+
+    origins: tuple[Origin, ...] = Field(
+        (),
+        description='Origins as browsers spell them, `"https://chat.example"`, or `"*"` for every page. Preflights are '
+        "answered by the gateway. Only pages need this; programs and servers do not.",
+    )
+    max_age_s: SecondsOrOff = Field(
+        _CORS.max_age_s, description="How long a browser may remember the answer to a preflight."
+    )
+
+
+class Comments(Section):
+    """SSE comments (`ping` events for Messages) that keep a silent stream from being taken for dead."""
+
+    first_s: SecondsOrOff = Field(
+        _COMMENTS.first_s,
+        description="Without a first event for this long the answer's head goes out with a comment; from then on a "
+        "failure can only be told inside the stream, not by a status. 0: never before the first event.",
+    )
+    every_s: SecondsOrOff = Field(
+        _COMMENTS.every_s,
+        description="Between two events. Below the 30 or 60 s after which proxies and clients give a silent "
+        "connection up. 0: off.",
+    )
+    untouched: Switch = Field(
+        _COMMENTS.untouched,
+        description="Also in streams that are relayed byte for byte as the engine sent them. Off, since those carry "
+        "nothing of the gateway's unasked; what hides reasoning from a client has comments in any case.",
+    )
+
+
 class Probes(Section):
     """How the gateway watches the backends."""
 
@@ -221,4 +273,7 @@ class Runtime(Section):
     timers: Timers = Field(default_factory=Timers, description=Timers.__doc__)
     limits: Limits = Field(default_factory=Limits, description=Limits.__doc__)
     headers: Headers = Field(default_factory=Headers, description=Headers.__doc__)
+    side: Side = Field(default_factory=Side, description=Side.__doc__)
+    cors: Cors = Field(default_factory=Cors, description=Cors.__doc__)
+    comments: Comments = Field(default_factory=Comments, description=Comments.__doc__)
     probes: Probes = Field(default_factory=Probes, description=Probes.__doc__)

@@ -18,6 +18,7 @@ from gateway.settings.addresses import parse_host_name, parse_listen, parse_url
 _UNITS: Final = {"": 1, "b": 1, "kib": 1024, "mib": 1024**2, "gib": 1024**3, "tib": 1024**4}
 _SIZE: Final = re.compile(r"([0-9]+)\s*([A-Za-z]*)")
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_ORIGIN: Final = re.compile(r"https?://[a-z0-9.\-\[\]:]{1,255}")
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _MAX_MODEL_CHARS: Final = 256
 
@@ -66,6 +67,12 @@ def _name(given: str) -> str:
 def _model_name(given: str) -> str:
     if not given or len(given) > _MAX_MODEL_CHARS or not given.isprintable() or "|" in given or given != given.strip():
         raise ValueError(f'must be 1 to {_MAX_MODEL_CHARS} printable characters without "|" and outer blanks')
+    return given
+
+
+def _origin(given: str) -> str:
+    if given != "*" and not _ORIGIN.fullmatch(given):
+        raise ValueError('must be "*" or an origin: "https://host" or "https://host:port", in small letters, no path')
     return given
 
 
@@ -138,6 +145,9 @@ OptionalFile = Annotated[str, BeforeValidator(_file), Kind("path")]
 
 Listen = Annotated[str, BeforeValidator(_text), AfterValidator(lambda given: str(parse_listen(given))), Kind("address")]
 """Where to listen, in its one normal form."""
+
+Origin = Annotated[str, BeforeValidator(_text), AfterValidator(_origin), Kind("origin")]
+"""Where a web page comes from, as browsers spell it."""
 
 HostName = Annotated[str, BeforeValidator(_text), AfterValidator(parse_host_name), Kind("host name")]
 BackendUrl = Annotated[str, BeforeValidator(_text), AfterValidator(parse_url), Kind("url")]

@@ -1,4 +1,4 @@
-"""What a request asks for: the body of chat and completions, checked in vLLM's order with vLLM's words.
+"""What a request asks for, and the body of chat and completions: checked in vLLM's order with vLLM's words.
 
 Pure.  Unknown fields, unknown roles and a missing model pass, as they do there.  A prompt is not tokenized: its
 tokens are estimated from its text.
@@ -12,12 +12,15 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from gateway.simulator import refusals
+from gateway.simulator.prefix import prompt_keys
+from gateway.simulator.request import SimRequest
+from gateway.simulator.responses_shapes import Echo
 from gateway.simulator.shapes import Form
 
 # A word or number in pieces of at most six characters, or a single mark: about a tokenizer's cut of plain text.
 _PIECE: Final = re.compile(r"\w{1,6}|[^\w\s]")
-_TEMPLATE_TOKENS: Final = 8  # what a chat template puts around one message, about
-_TOOL_TOKENS: Final = 20  # what one tool's description takes beside its name, about
+TEMPLATE_TOKENS: Final = 8  # what a chat template puts around one message, about
+TOOL_TOKENS: Final = 20  # what one tool's description takes beside its name, about
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,8 @@ class Asked:
     logprobs: int | None = None  # how many alternatives; None: not asked for
     tool: str = ""
     stop: tuple[str, ...] = ()
+    echo: Echo | None = None  # what a response repeats of its request
+    salt: str = ""  # keeps what is cached of this prompt from other requests
 
 
 def read_chat(body: bytes, content_type: bytes, *, limits: Limits) -> Asked:
@@ -56,25 +61,25 @@ def read_chat(body: bytes, content_type: bytes, *, limits: Limits) -> Asked:
     Raises:
         Refused: with the answer of vLLM to a request that is not in order.
     """
-    fields = _object(body, content_type)
+    fields = object_of(body, content_type)
     if "messages" not in fields:
         raise refusals.invalid("missing", "body.messages", message="Field required", given=fields)
     messages = fields["messages"]
     if not isinstance(messages, list):
         raise refusals.invalid("list_type", "body.messages", message="Input should be a valid list", given=messages)
     common = _common(fields, limits=limits)
-    _check_model(fields, limits)
+    check_model(fields, limits)
     if not messages:
-        raise refusals.bad_request("Cannot apply chat template to an empty conversation. Provide at least one message.")
+        raise refusals.empty_conversation()
     prompt = _prompt_of(messages, limits.model)
     tools = [tool for tool in fields.get("tools") or [] if isinstance(tool, dict)]
     template = fields.get("chat_template_kwargs") or {}
-    prompt_tokens = estimate_tokens(prompt) + _TEMPLATE_TOKENS * len(messages) + _TOOL_TOKENS * len(tools)
+    prompt_tokens = estimate_tokens(prompt) + TEMPLATE_TOKENS * len(messages) + TOOL_TOKENS * len(tools)
     return Asked(
         form=Form.CHAT,
         prompt=prompt,
         prompt_tokens=prompt_tokens,
-        max_tokens=_room(common.pop("max_tokens"), prompt_tokens, limits=limits),
+        max_tokens=room_for(common.pop("max_tokens"), prompt_tokens, limits=limits),
         include_reasoning=fields.get("include_reasoning") is not False,
         thinks=template.get("enable_thinking") is not False,
         logprobs=int(fields.get("top_logprobs") or 0) if fields.get("logprobs") else None,
@@ -85,11 +90,11 @@ def read_chat(body: bytes, content_type: bytes, *, limits: Limits) -> Asked:
 
 def read_completions(body: bytes, content_type: bytes, *, limits: Limits) -> Asked:
     """Return what a completions request asks for; raises ``Refused`` as :func:`read_chat` does."""
-    fields = _object(body, content_type)
+    fields = object_of(body, content_type)
     if "prompt" not in fields:
         raise refusals.invalid("missing", "body.prompt", message="Field required", given=fields)
     common = _common(fields, limits=limits)
-    _check_model(fields, limits)
+    check_model(fields, limits)
     given = fields["prompt"]
     is_ids = isinstance(given, list) and all(isinstance(one, int) for one in given)
     prompt = "" if is_ids else str(given[0] if isinstance(given, list) and given else given)
@@ -100,9 +105,27 @@ def read_completions(body: bytes, content_type: bytes, *, limits: Limits) -> Ask
         form=Form.COMPLETIONS,
         prompt=prompt,
         prompt_tokens=prompt_tokens,
-        max_tokens=_room(16 if max_tokens is None else max_tokens, prompt_tokens, limits=limits),
+        max_tokens=room_for(16 if max_tokens is None else max_tokens, prompt_tokens, limits=limits),
         logprobs=None if logprobs is None or logprobs is False else int(logprobs),
         **common,
+    )
+
+
+def to_engine(asked: Asked) -> SimRequest:
+    """Return a request as the engine takes it."""
+    thinks = asked.thinks and asked.form is not Form.COMPLETIONS
+    return SimRequest(
+        prompt_tokens=asked.prompt_tokens,
+        max_tokens=asked.max_tokens,
+        ignore_eos=asked.ignore_eos,
+        stream=asked.stream,
+        n=asked.n,
+        reasoning_share=None if thinks else 0.0,
+        tools=(asked.tool,) if asked.tool else (),
+        topic=asked.prompt,
+        seed=asked.seed or 0,
+        logprobs=asked.logprobs is not None,
+        prefix=prompt_keys(pieces(asked.prompt), tokens=asked.prompt_tokens, tool=asked.tool, salt=asked.salt),
     )
 
 
@@ -116,7 +139,8 @@ def pieces(text: str) -> list[str]:
     return _PIECE.findall(text)
 
 
-def _object(body: bytes, content_type: bytes) -> dict[str, Any]:
+def object_of(body: bytes, content_type: bytes) -> dict[str, Any]:
+    """Return the fields of a JSON body; raises ``Refused`` for one that is no object."""
     if not body:
         raise refusals.invalid("missing", "body", message="Field required", given=None)
     if b"json" not in content_type:
@@ -126,7 +150,7 @@ def _object(body: bytes, content_type: bytes) -> dict[str, Any]:
     except json.JSONDecodeError as error:
         raise refusals.bad_json(error) from None
     except UnicodeDecodeError:
-        raise refusals.api_error(400, "Bad Request", message="There was an error parsing the body") from None
+        raise refusals.unreadable() from None
     if not isinstance(fields, dict):
         raise refusals.invalid(
             "model_attributes_type",
@@ -149,8 +173,8 @@ def _common(fields: dict[str, Any], *, limits: Limits) -> dict[str, Any]:
     if fields.get("tool_choice") not in (None, "none") and not fields.get("tools"):
         raise refusals.bad_request("When using `tool_choice`, `tools` must be set.", param="tool_choice")
     max_tokens = completion_tokens if completion_tokens is not None else max_tokens
-    _check_model(fields, limits)
-    _check_amounts(fields, n=n, max_tokens=max_tokens, limits=limits)
+    check_model(fields, limits)
+    check_amounts(fields, n=n, max_tokens=max_tokens, limits=limits)
     stop = fields.get("stop") or ()
     return {
         "max_tokens": max_tokens,
@@ -161,11 +185,23 @@ def _common(fields: dict[str, Any], *, limits: Limits) -> dict[str, Any]:
         "include_usage": options.get("include_usage") is True,
         "continuous_usage": options.get("include_usage") is True and options.get("continuous_usage_stats") is True,
         "token_ids": fields.get("return_token_ids") is True,
+        "salt": _salt(fields),
         "stop": (stop,) if isinstance(stop, str) else tuple(str(one) for one in stop),
     }
 
 
-def _check_amounts(fields: dict[str, Any], *, n: int | None, max_tokens: int | None, limits: Limits) -> None:
+def _salt(fields: dict[str, Any]) -> str:
+    salt = fields.get("cache_salt")
+    if salt is not None and (not isinstance(salt, str) or not salt):
+        words = "Parameter 'cache_salt' must be a non-empty string if provided."
+        raise refusals.bad_request(words, param="cache_salt")
+    return salt or ""
+
+
+def check_amounts(
+    fields: dict[str, Any], *, n: int | None, max_tokens: int | None, limits: Limits, name: str = "max_tokens"
+) -> None:
+    """Refuse amounts that no model can have; ``name`` is what the API calls the limit of tokens."""
     temperature = fields.get("temperature")
     if isinstance(temperature, int | float) and temperature < 0:
         raise refusals.bad_request(
@@ -181,23 +217,24 @@ def _check_amounts(fields: dict[str, Any], *, n: int | None, max_tokens: int | N
         )
     if max_tokens is not None and max_tokens > limits.max_model_len:
         raise refusals.bad_request(
-            f"max_tokens={max_tokens} cannot be greater than max_model_len={limits.max_model_len}. "
+            f"{name}={max_tokens} cannot be greater than max_model_len={limits.max_model_len}. "
             "Please request fewer output tokens.",
-            param="max_tokens",
+            param=name,
             value=max_tokens,
         )
 
 
-def _check_model(fields: dict[str, Any], limits: Limits) -> None:
+def check_model(fields: dict[str, Any], limits: Limits) -> None:
+    """Refuse a model that is not served; none is the served one."""
     model = fields.get("model")
     if model and model != limits.model:
         raise refusals.unknown_model(str(model), served=limits.model)
 
 
-def _room(max_tokens: int | None, prompt_tokens: int, *, limits: Limits) -> int:
+def room_for(max_tokens: int | None, prompt_tokens: int, *, limits: Limits) -> int:
     """Return how many tokens the answer may have, or refuse a prompt that leaves none."""
-    room = limits.max_model_len - prompt_tokens
-    if room < 1:
+    left = limits.max_model_len - prompt_tokens
+    if left < 1:
         least = limits.max_model_len + 1
         raise refusals.bad_request(
             f"This model's maximum context length is {limits.max_model_len} tokens. However, your prompt contains at "
@@ -206,7 +243,7 @@ def _room(max_tokens: int | None, prompt_tokens: int, *, limits: Limits) -> int:
             param="input_tokens",
             value=least,
         )
-    return room if max_tokens is None else min(max_tokens, room)
+    return left if max_tokens is None else min(max_tokens, left)
 
 
 def _integer(fields: dict[str, Any], name: str) -> int | None:
@@ -230,7 +267,7 @@ def _prompt_of(messages: list[Any], model: str) -> str:
         if isinstance(content, list):
             for part in content:
                 if isinstance(part, dict) and part.get("type") not in (None, "text"):
-                    raise refusals.bad_request(f"{model} is not a multimodal model")
+                    raise refusals.not_multimodal(model)
             content = " ".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
         texts.append(str(content or ""))
     return "\n".join(texts)

@@ -1,25 +1,31 @@
-"""The memory of the simulated GPUs, shared by all simulated engines that name the same folder.
+"""The simulated box on disk, shared by all simulated engines that name the same folder.
 
-Shell.  Real processes hold it (``core_process.py``), so that an orphan holds it too and its death frees it, whoever
-watches.  A file whose process is gone is removed by the next reader.
+Shell.  Memory is held by real processes (``core_process.py``), so that an orphan holds it too and its death frees it,
+whoever watches; a file whose process is gone is removed by the next reader.  What is wrong with the box is in one file
+that outlives every engine: a restart cures nothing of it.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from gateway.simulator.gpu import GpuHost
+import msgspec
+
+from gateway.simulator.gpu import BoxRecord, GpuHost
 from gateway.simulator.presets import Box
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What one process holds: ``bytes_each`` on each of the first ``gpus``."""
+    """What one process holds: ``bytes_each`` on each of these GPUs."""
 
     pid: int
-    gpus: int
+    name: str
+    gpus: tuple[int, ...]
     bytes_each: int
 
 
@@ -36,12 +42,12 @@ def holders(card: Path) -> list[Held]:
             told = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError):
             continue  # it ended meanwhile
-        found.append(Held(pid=told["pid"], gpus=told["gpus"], bytes_each=told["bytes"]))
+        found.append(Held(pid=told["pid"], name=told["name"], gpus=tuple(told["gpus"]), bytes_each=told["bytes"]))
     return found
 
 
 def _is_core(pid: int) -> bool:
-    """Whether that process lives and is a simulated EngineCore, and not a later process with its number."""
+    """Whether that process lives and is a simulated EngineCore or Worker, and not a later process with its number."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
         words = Path(f"/proc/{pid}/cmdline").read_bytes()
@@ -51,20 +57,47 @@ def _is_core(pid: int) -> bool:
 
 
 class Card:
-    """The simulated GPUs of one box as this process sees them; owner of its view, not of what others hold."""
+    """The simulated box as this process sees it; owner of its view, not of what others hold or do."""
 
     def __init__(self, folder: Path, box: Box) -> None:
         self.folder = folder
         self._host = GpuHost(box)
         self._known: set[int] = set()
+        self._record = folder / "box.json"
+        self._stamp = 0
 
     def host(self) -> GpuHost:
-        """Return the GPUs with what living processes hold on them now."""
+        """Return the box with what living processes hold of it now, and with what is wrong there."""
         held = {holder.pid: holder for holder in holders(self.folder)}
         for pid in self._known - held.keys():
             self._host.release(pid)
         for holder in held.values():
-            gpus = tuple(range(holder.gpus))
-            self._host.hold(holder.pid, "VLLM::EngineCore", bytes_each=holder.bytes_each, gpus=gpus)
+            self._host.hold(holder.pid, holder.name, bytes_each=holder.bytes_each, gpus=holder.gpus)
         self._known = set(held)
+        self.refresh()
         return self._host
+
+    def refresh(self) -> bool:
+        """Read what is wrong with the box if somebody has changed it; whether somebody had."""
+        try:
+            stamp = self._record.stat().st_mtime_ns
+            if stamp == self._stamp:
+                return False
+            record = msgspec.json.decode(self._record.read_bytes(), type=BoxRecord)
+        except (OSError, msgspec.MsgspecError):
+            return False  # nothing was ever wrong, or not as this version says it
+        self._stamp = stamp
+        self._host.restore(record)
+        return True
+
+    def change(self, apply: Callable[[GpuHost], None]) -> None:
+        """Change what is wrong with the box, for every engine on it."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with (self.folder / "lock").open("wb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            self.refresh()
+            apply(self._host)
+            fresh = self.folder / "box.json.new"
+            fresh.write_bytes(msgspec.json.encode(self._host.record()))
+            self._stamp = fresh.stat().st_mtime_ns
+            fresh.replace(self._record)

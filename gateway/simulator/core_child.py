@@ -50,9 +50,10 @@ class CoreChild:
         self._kill()
 
     async def end(self) -> None:
-        """Kill it and wait for its end; nothing where it never was."""
+        """End it, with the Workers that it has, and wait for its end; nothing where it never was."""
         self._is_wanted_dead = True
-        self._kill()
+        if self._process is not None and self._process.returncode is None:
+            self._process.terminate()
         if self._watch is not None:
             await self._watch
 

@@ -10,9 +10,10 @@ from collections.abc import Callable
 from typing import Protocol
 
 from gateway.simulator import refusals
-from gateway.simulator.answer import Answer, Choice
 from gateway.simulator.driver import Driver, Engine
 from gateway.simulator.exposition import Tallies
+from gateway.simulator.refusals import Refused
+from gateway.simulator.reply import Choice, Reply
 from gateway.simulator.request import Emission, SimRequest
 from gateway.simulator.wire import Connection
 
@@ -25,21 +26,31 @@ class Respond(Protocol):
 
 
 class Desk:
-    """Owner of the answers; ``respond`` sends whole bodies, ``on_idle`` hears when there may be nothing left to do."""
+    """Owner of the answers; ``respond`` sends whole bodies, ``refuse`` errors.
 
-    def __init__(self, engine: Engine, *, speed: float, respond: Respond) -> None:
+    ``on_idle`` hears when there may be nothing left to do.
+    """
+
+    def __init__(
+        self, engine: Engine, *, speed: float, respond: Respond, refuse: Callable[[Connection, Refused], None]
+    ) -> None:
         self.driver = Driver(engine, speed=speed, on_emissions=self._emitted)
         self.tallies = Tallies()
         self.is_silent = False
         self.on_idle: Callable[[], None] | None = None
         self._respond = respond
-        self._answers: dict[int, tuple[Connection, Answer]] = {}
+        self._refuse = refuse
+        self._answers: dict[int, tuple[Connection, Reply]] = {}
 
     def __len__(self) -> int:
         """How many requests are being answered."""
         return len(self._answers)
 
-    def begin(self, connection: Connection, answer: Answer, *, request: SimRequest) -> None:
+    def prefilling_tokens(self) -> int:
+        """Return the prompt tokens of the requests that have no token of an answer yet."""
+        return sum(answer.asked.prompt_tokens for _, answer in self._answers.values() if answer.is_prefilling)
+
+    def begin(self, connection: Connection, answer: Reply, *, request: SimRequest) -> None:
         """Hand a request to the engine; raises QueueFull and EngineDead as it does."""
         answer.request_id = self.driver.submit(request)
         self.tallies.asked(n=answer.asked.n)
@@ -49,7 +60,7 @@ class Desk:
     def gone(self, connection: Connection) -> None:
         """Abort the request of a client that left."""
         answer = connection.answering
-        if isinstance(answer, Answer):
+        if isinstance(answer, Reply):
             connection.answering = None
             if self._answers.pop(answer.request_id, None) is not None:
                 self.driver.abort(answer.request_id)
@@ -58,7 +69,7 @@ class Desk:
     def writable(self, connection: Connection) -> None:
         """Send what gathered while the client did not read."""
         answer = connection.answering
-        if isinstance(answer, Answer):
+        if isinstance(answer, Reply):
             for choice in answer.choices:
                 if choice.pending or (choice.finish and not choice.is_finished):
                     self._send(connection, answer, choice)
@@ -73,7 +84,7 @@ class Desk:
             if choice is not None and not connection.is_paused:
                 self._send(connection, answer, choice)
 
-    def _send(self, connection: Connection, answer: Answer, choice: Choice) -> None:
+    def _send(self, connection: Connection, answer: Reply, choice: Choice) -> None:
         if connection.answering is not answer or self.is_silent:
             return
         if answer.asked.stream:
@@ -83,7 +94,7 @@ class Desk:
         if answer.is_finished:
             self._ended(connection, answer)
 
-    def _ended(self, connection: Connection, answer: Answer) -> None:
+    def _ended(self, connection: Connection, answer: Reply) -> None:
         self._forget(answer)
         if answer.stopped:
             self.driver.abort(answer.request_id)
@@ -91,7 +102,7 @@ class Desk:
             if choice.timing is not None:
                 self.tallies.ended(
                     choice.timing,
-                    prompt_tokens=answer.asked.prompt_tokens,
+                    prompt_tokens=answer.asked.prompt_tokens + choice.timing.extra_prompt_tokens,
                     tokens=choice.generated,
                     max_tokens=answer.asked.max_tokens,
                 )
@@ -101,7 +112,7 @@ class Desk:
             self._respond(connection, 200, answer.whole())
         self._tell_idle()
 
-    def _forget(self, answer: Answer) -> None:
+    def _forget(self, answer: Reply) -> None:
         self._answers.pop(answer.request_id, None)
 
     def _tell_idle(self) -> None:
@@ -121,9 +132,12 @@ class Desk:
         self.driver.stop()
         for connection, answer in list(self._answers.values()):
             self._forget(answer)
-            if answer.asked.stream:
-                connection.write(answer.broken(refusals.ENGINE_DEAD))
+            if not answer.asked.stream:
+                self._refuse(connection, answer.refusal(refusals.engine_dead()))
+                continue
+            data = answer.broken(refusals.ENGINE_DEAD)
+            if data:
+                connection.write(data)
                 connection.finished()
             else:
-                refused = refusals.engine_dead()
-                self._respond(connection, refused.status, refused.body)
+                connection.close()

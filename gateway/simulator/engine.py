@@ -8,18 +8,21 @@ Everything here is a simulation: the text is invented, the times are computed.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping
 from collections.abc import Sequence as Arguments
 from random import Random
 
-from gateway.simulator.arguments import configured, custom_allreduce
-from gateway.simulator.drift import Drift, DriftKind
+from gateway.simulator.arguments import configured, custom_allreduce, with_cache
+from gateway.simulator.drift import OF_THE_PROCESS, Drift, DriftKind
+from gateway.simulator.front_end import FrontEnd
+from gateway.simulator.gpu import GpuHost
 from gateway.simulator.nccl import AllReduce, resolve
 from gateway.simulator.pacer import Pacer
 from gateway.simulator.presets import Preset
 from gateway.simulator.request import Counters, Emission, EngineDead, QueueFull, SimRequest
+from gateway.simulator.scheduler import Scheduler
 from gateway.simulator.sequence import Sequence
+from gateway.simulator.strangers import Strangers
 from gateway.simulator.tally import Tally
 from gateway.simulator.words import Vocabulary, answer
 
@@ -27,7 +30,7 @@ _LAG_S = 0.25  # a caller later than this has stalled: the engine does not run t
 
 
 class SimEngine:
-    """One engine from the moment that it serves; owner of its queue, its batch and its counters."""
+    """One engine from the moment that it serves; owner of its requests and its counters."""
 
     def __init__(
         self,
@@ -37,31 +40,32 @@ class SimEngine:
         environment: Mapping[str, str],
         arguments: Arguments[str],
         started_at: float,
+        host: GpuHost | None = None,
     ) -> None:
         """``started_at``: when it began to serve; raises BadArgument where the arguments cannot be read.
 
-        The outcome of NCCL's initialisation is in ``allreduce.outcome``: an engine that fails or hangs there is the
-        loader's matter and must not be asked to serve.
+        ``host``: the box that it runs on, with what is wrong there; engines that share it share that, and so does the
+        next start.  The outcome of NCCL's initialisation is in ``allreduce.outcome``: an engine that fails or hangs
+        there is the loader's matter and must not be asked to serve.
         """
-        self.preset = configured(preset, arguments)
+        self.host = host if host is not None else GpuHost(preset.box)
+        given = configured(preset, arguments)
         self.allreduce: AllReduce = resolve(
-            preset.box, environment, hidden=preset.model.hidden, custom=custom_allreduce(arguments)
+            self.host.as_met(given.box), environment, hidden=given.model.hidden, custom=custom_allreduce(arguments)
         )
+        self.preset = with_cache(given, arguments, buffer_bytes=self.allreduce.extra_buffer_bytes())
         self._rng = Random(f"engine/{seed}")  # noqa: S311 - a simulation, no secret
-        self.pacer = Pacer(self.preset, self.allreduce, self._rng, started_at=started_at)
+        self.pacer = Pacer(self.preset, self.allreduce, self._rng, started_at=started_at, box=self.host.injections)
+        self._scheduler = Scheduler(self.preset.serve, drafts=self.preset.pace.draft_tokens)
+        self._strangers = Strangers()
         self._vocabulary = Vocabulary()
-        self._waiting: deque[Sequence] = deque()
-        self._running: list[Sequence] = []
-        self._prefilling: list[Sequence] = []
         self._requests: dict[int, list[Sequence]] = {}
         self._last_id = 0
         self._due: float | None = None
-        self._began = started_at
         self._duration_s = 0.0
-        self._context_tokens = 0
-        self._reserved_tokens = 0
-        self._credit = 0.0
-        self._turn = 0
+        self._compiling_s = self.preset.pace.logprobs_compile_s
+        self._drafts = self.preset.pace.draft_tokens
+        self._front_end = FrontEnd(chunks_per_s=self.preset.pace.frontend_chunks_per_s)
         self._tally = Tally()
         self.hung = False
         self.dead = False
@@ -73,44 +77,39 @@ class SimEngine:
         if self.dead:
             raise EngineDead
         limit = self.preset.serve.max_queued
-        if limit is not None and len(self._waiting) >= limit:
+        if limit is not None and len(self._scheduler.waiting) >= limit:
             raise QueueFull
         self._last_id += 1
+        self._take(request, self._last_id, now)
+        return self._last_id
+
+    def _take(self, request: SimRequest, number: int, now: float) -> None:
+        pace, effects = self.preset.pace, self.pacer.effects
         share = self.preset.serve.reasoning_share if request.reasoning_share is None else request.reasoning_share
-        garbage = self.pacer.drifts.has(DriftKind.GARBAGE)
-        delay_s = self.preset.pace.prefill_fixed_s + self.pacer.effects.first_token_s
+        garbage = self.allreduce.corrupts or self.pacer.drifts.has(DriftKind.GARBAGE)
         made = []
         for choice in range(request.n):
             source = answer(request, self._vocabulary, choice=choice, reasoning_share=share, garbage=garbage)
-            sequence = Sequence(request, source, request_id=self._last_id, choice=choice)
+            sequence = Sequence(request, source, request_id=number, choice=choice)
             sequence.interval = max(sequence.interval, self.preset.serve.stream_interval)
-            sequence.prompt_left += self.pacer.effects.extra_prompt_tokens
-            sequence.context = sequence.prompt_left
-            sequence.reserved += self.pacer.effects.extra_prompt_tokens
+            sequence.extra = effects.extra_prompt_tokens
+            sequence.context += sequence.extra
+            delay_s = pace.prefill_fixed_s + pace.tokenize_s * sequence.context + effects.first_token_s
             sequence.queued_at, sequence.eligible_at = now, now + delay_s
+            self._scheduler.queue(sequence)
             made.append(sequence)
-        self._requests[self._last_id] = made
-        self._waiting.extend(made)
+        self._requests[number] = made
         if self._due is None and not self.hung:
-            self._due = now + delay_s
-        return self._last_id
+            self._due = made[0].eligible_at
 
-    def abort(self, request_id: int, now: float) -> None:  # noqa: ARG002 - the contract has the instant
+    def abort(self, request_id: int, now: float) -> None:
         """The client has left: nothing more comes for this request.  An unknown or finished one is nothing."""
         gone = self._requests.pop(request_id, None)
         if gone is None:
             return
-        left = {id(sequence) for sequence in gone}
-        self._waiting = deque(sequence for sequence in self._waiting if id(sequence) not in left)
-        self._prefilling = [sequence for sequence in self._prefilling if id(sequence) not in left]
-        for sequence in gone:
-            if sequence in self._running:
-                self._context_tokens -= sequence.context
-            if sequence.scheduled_at is not None and sequence.finish is None:
-                self._reserved_tokens -= sequence.reserved
-        self._running = [sequence for sequence in self._running if id(sequence) not in left]
+        self._scheduler.drop(gone)
         if not self._requests:
-            self._due, self._duration_s = None, 0.0
+            self._rest(now)
 
     def abort_all(self, now: float) -> list[Emission]:
         """The engine stops: what is pending leaves with the finish reason abort."""
@@ -122,30 +121,50 @@ class SimEngine:
                     last.append(sequence.leave())
             self.abort(request_id, now)
         self._tally.finish("abort", len(last))
-        return last
+        return self._strangers.without(last)
 
     def next_at(self) -> float | None:
         """When the next step ends; None when idle, hung or dead."""
         return self._due
 
     def inject(self, drift: Drift, now: float) -> None:
-        """Switch an injection on, or with magnitude 0 off; it acts from the next step."""
-        self.pacer.inject(drift, now)
+        """Switch an injection on, or with magnitude 0 off, in the process or on its box; it acts from the next step."""
+        if drift.kind in OF_THE_PROCESS:
+            self.pacer.inject(drift, now)
+        else:
+            self.host.inject(drift, now)
         if drift.kind is DriftKind.CRASH and drift.magnitude:
             self.dead = True
             self._due = None
         elif drift.kind is DriftKind.HANG:
             self.hung = drift.magnitude > 0
             self._due = None if self.hung or not self._requests or self.dead else now
+        self.notice(now)
+
+    def notice(self, now: float) -> None:
+        """Look at the box now: somebody else may have injected something that an idle engine would not see."""
+        self.pacer.look(now)
+        if not (self.hung or self.dead) and (self.pacer.foreign or self._strangers.ever):
+            self._meet_strangers(now)
+
+    def _meet_strangers(self, now: float) -> None:
+        for number in self._strangers.surplus(self.pacer.foreign):
+            self.abort(number, now)
+        for number, request in self._strangers.missing():
+            self._take(request, number, now)
 
     def counters(self) -> Counters:
         """What the metrics page shows now."""
         return self._tally.counters(
-            running=len(self._running) + len(self._prefilling),
-            waiting=len(self._waiting),
-            kv_cache_usage=min(1.0, self._kv_tokens() / self.preset.serve.kv_cache_tokens),
+            running=self._scheduler.active(),
+            waiting=len(self._scheduler.waiting),
+            kv_cache_usage=self._scheduler.cache.usage(),
             extra_prompt_tokens=self.pacer.effects.extra_prompt_tokens,
         )
+
+    def prompt_tokens_left(self) -> int:
+        """Prompt tokens of admitted requests that are still to be computed."""
+        return sum(sequence.prompt_left for sequence in self._scheduler.prefilling)
 
     # --- the step -------------------------------------------------------------------------------
 
@@ -159,44 +178,47 @@ class SimEngine:
         if self._duration_s:
             self._finish_step(at, emissions)
         self._begin_step(at)
+        if self.pacer.foreign or self._strangers.ever:
+            self._meet_strangers(at)
+            return self._strangers.without(emissions)
         return emissions
 
     def _finish_step(self, at: float, emissions: list[Emission]) -> None:
-        tally = self._tally
-        decoding = len(self._running)
+        tally, scheduler = self._tally, self._scheduler
+        decoding = len(scheduler.running)
         tally.iterations += 1
         tally.inter_token_sum_s += self._duration_s * decoding
         tally.inter_token_count += decoding
-        if self._prefilling:
+        if scheduler.prefilling:
             self._join(at)
-        drafts = self.preset.pace.draft_tokens
+        drafts = self._drafts
         made = 0
         ended = False
-        for sequence in self._running:
-            count = 1 if not drafts else self._accepted(sequence)
-            done = sequence.produce(count)
+        for sequence in scheduler.running:
+            done = sequence.produce(1 if not drafts else self._accepted(sequence))
             sequence.context += done
             made += done
             sequence.last_at = at
-            ended = ended or sequence.finish is not None
-        self._context_tokens += made
+            if sequence.finish is not None:
+                ended = True
+            elif sequence.context > sequence.covered:
+                scheduler.short.append(sequence)
+        scheduler.context_tokens += made
         tally.generation_tokens += made
-        self._send(emissions)
+        self._front_end.send(scheduler.running, emissions, duration_s=self._duration_s)
         if ended:
             self._retire()
 
     def _join(self, at: float) -> None:
         """Prompts that are computed to their end: their first token comes now."""
-        for sequence in self._prefilling:
-            if sequence.prompt_left == 0:
+        for sequence in self._scheduler.join():
+            if sequence.first_at is None:
                 sequence.first_at = at
-                self._running.append(sequence)
-                self._context_tokens += sequence.context
                 self._tally.first_token(at - sequence.queued_at)
-        self._prefilling = [sequence for sequence in self._prefilling if sequence.prompt_left]
 
     def _accepted(self, sequence: Sequence) -> int:
-        if not sequence.made:
+        if sequence.is_fresh:
+            sequence.is_fresh = False
             return 1  # the prompt's own step has no drafts
         pace, tally = self.preset.pace, self._tally
         chance = pace.acceptance * self.pacer.effects.acceptance
@@ -208,75 +230,53 @@ class SimEngine:
         tally.accepted_tokens += count
         return count + 1
 
-    def _send(self, emissions: list[Emission]) -> None:
-        """Let out what is due, as far as the API process keeps up; what it leaves is merged with the next."""
-        batch = self._running
-        rate = self.preset.pace.frontend_chunks_per_s
-        self._credit = min(self._credit, 1.0) + rate * self._duration_s
-        if len(batch) <= self._credit:
-            emissions.extend([sequence.leave() for sequence in batch if sequence.due()])
-            return
-        self._turn %= len(batch)
-        served = 0
-        for sequence in batch[self._turn :] + batch[: self._turn]:
-            if not sequence.due() or (self._credit < 1 and sequence.finish is None):
-                continue
-            emissions.append(sequence.leave())
-            self._credit -= 1
-            served += 1
-        self._turn += served
-
     def _retire(self) -> None:
-        for sequence in self._running:
-            if sequence.finish is None:
-                continue
-            self._context_tokens -= sequence.context
-            self._reserved_tokens -= sequence.reserved
-            self._tally.finish(sequence.finish, 1)
+        for sequence in self._scheduler.retire():
+            if sequence.finish is not None:
+                self._tally.finish(sequence.finish, 1)
             others = self._requests.get(sequence.request_id, [])
             if all(other.finish is not None for other in others):
                 self._requests.pop(sequence.request_id, None)
-        self._running = [sequence for sequence in self._running if sequence.finish is None]
+                self._strangers.ended(sequence.request_id)
 
     def _begin_step(self, at: float) -> None:
-        if self._waiting:
-            self._admit(at)
-        tokens = self._prefill_tokens() if self._prefilling else 0
-        decoding = len(self._running)
+        scheduler = self._scheduler
+        if scheduler.short or scheduler.waiting or scheduler.prefilling:
+            waited_s, tokens, looks = self._schedule(at)
+        else:
+            waited_s, tokens, looks = 0.0, 0, 0.0  # nearly every step: all that there are have room and go on
+        decoding = len(scheduler.running)
         if not decoding and not tokens:
-            self._duration_s = 0.0
-            self._due = self._waiting[0].eligible_at if self._waiting else None
+            self._rest(at)
             return
-        self._duration_s = self.pacer.step_s(
-            at, decoding=decoding, context_tokens=self._context_tokens, prompt_tokens=tokens
+        self._duration_s = waited_s + self.pacer.step_s(
+            at, decoding=decoding, context_tokens=scheduler.context_tokens, prompt_tokens=tokens, looks=looks
         )
         self._due = at + self._duration_s
 
-    def _admit(self, at: float) -> None:
-        serve, waiting = self.preset.serve, self._waiting
-        while waiting and waiting[0].eligible_at <= at:
-            head = waiting[0]
-            active = len(self._running) + len(self._prefilling)
-            room = serve.kv_cache_tokens - self._reserved_tokens
-            if active >= serve.max_seqs or (active and head.reserved > room):
-                return
-            waiting.popleft()
-            head.scheduled_at = at
-            self._reserved_tokens += head.reserved
-            self._prefilling.append(head)
-            self._tally.scheduled(head.prompt_left, at - head.queued_at)
+    def _schedule(self, at: float) -> tuple[float, int, float]:
+        """See to room, queue and prompts: (what all must wait for, prompt tokens of this step, what they look at)."""
+        scheduler = self._scheduler
+        preempted = scheduler.make_room()
+        self._tally.preemptions += preempted
+        admitted, tokens, looks = scheduler.schedule(at, admits=not preempted)
+        return self._welcome(admitted, at) if admitted else 0.0, tokens, looks
 
-    def _prefill_tokens(self) -> int:
-        """Hand this step's budget of prompt tokens out, oldest first."""
-        budget = self.preset.serve.batched_tokens - len(self._running)
-        taken = 0
-        for sequence in self._prefilling:
-            share = min(sequence.prompt_left, max(1, budget - taken))
-            sequence.prompt_left -= share
-            taken += share
-            if taken >= budget:
-                break
-        return taken
+    def _rest(self, at: float) -> None:
+        waiting = self._scheduler.waiting
+        self._duration_s = 0.0
+        self._due = waiting[0].eligible_at if waiting else None
+        self.pacer.idle(at)
 
-    def _kv_tokens(self) -> int:
-        return self._context_tokens + sum(sequence.context for sequence in self._prefilling)
+    def _welcome(self, admitted: list[Sequence], at: float) -> float:
+        """Count those that left the queue; returns what all must wait for that is compiled now for the first time."""
+        compiling_s = 0.0
+        for sequence in admitted:
+            if sequence.scheduled_at is None:
+                sequence.scheduled_at = at
+                self._tally.scheduled(sequence.context, at - sequence.queued_at)
+                if self.preset.serve.prefix_caching:
+                    self._tally.looked_up(sequence.context, sequence.cached or 0)
+            if sequence.logprobs:
+                compiling_s, self._compiling_s = compiling_s + self._compiling_s, 0.0
+        return compiling_s

@@ -45,14 +45,11 @@ _HISTOGRAMS: Final[Mapping[str, Sequence[float]]] = {
     "request_prefill_kv_computed_tokens": _LENGTHS,
 }
 _FINISHES: Final = ("stop", "length", "abort", "error", "repetition")
-# Families with a second label that always say zero here: name, label, values.
-_SILENT: Final = (
-    ("prompt_tokens_cached_by_source_total", "source", ("device", "host", "p2p", "disk", "external_unspecified")),
-)
+_CACHE_SOURCES: Final = ("device", "host", "p2p", "disk", "external_unspecified")
 _ZERO_COUNTERS: Final = (
     "estimated_flops_per_gpu_total", "estimated_read_bytes_per_gpu_total", "estimated_write_bytes_per_gpu_total",
-    "prefix_cache_hits_total", "external_prefix_cache_queries_total", "external_prefix_cache_hits_total",
-    "mm_cache_queries_total", "mm_cache_hits_total", "num_preemptions_total", "prompt_tokens_cached_total",
+    "external_prefix_cache_queries_total", "external_prefix_cache_hits_total", "mm_cache_queries_total",
+    "mm_cache_hits_total",
 )  # fmt: skip
 
 
@@ -87,11 +84,11 @@ class Tallies:
         """Count a choice that came to its end."""
         see = self.histograms
         see["request_prompt_tokens"].observe(prompt_tokens)
-        see["request_prefill_kv_computed_tokens"].observe(prompt_tokens)
+        see["request_prefill_kv_computed_tokens"].observe(prompt_tokens - timing.cached_tokens)
         see["request_generation_tokens"].observe(tokens)
         see["request_max_num_generation_tokens"].observe(tokens)
         see["request_params_max_tokens"].observe(max_tokens)
-        see["request_num_preemptions"].observe(0)
+        see["request_num_preemptions"].observe(timing.preemptions)
         if timing.scheduled_at is None or timing.first_token_at is None or timing.last_token_at is None:
             return
         see["time_to_first_token_seconds"].observe(timing.first_token_at - timing.queued_at)
@@ -154,12 +151,17 @@ class Page:
     def _counters(self, counters: Counters, tallies: Tallies) -> None:
         for name in _ZERO_COUNTERS:
             self._plain(name, "counter", 0.0)
-        self._plain("prefix_cache_queries_total", "counter", counters.prompt_tokens_total)
+        self._plain("prefix_cache_queries_total", "counter", counters.prefix_queries_total)
+        self._plain("prefix_cache_hits_total", "counter", counters.prefix_hits_total)
+        self._plain("num_preemptions_total", "counter", counters.preemptions_total)
         self._plain("prompt_tokens_total", "counter", counters.prompt_tokens_total)
-        sources = {"local_compute": counters.prompt_tokens_total, "local_cache_hit": 0.0, "external_kv_transfer": 0.0}
+        hits = counters.prefix_hits_total
+        self._plain("prompt_tokens_cached_total", "counter", hits)
+        computed = counters.prompt_tokens_total - hits
+        sources = {"local_compute": computed, "local_cache_hit": hits, "external_kv_transfer": 0.0}
         self._family("prompt_tokens_by_source_total", "counter", self._with("source", sources))
-        for name, label, values in _SILENT:
-            self._family(name, "counter", self._with(label, dict.fromkeys(values, 0.0)))
+        cached = dict.fromkeys(_CACHE_SOURCES, 0.0) | {"device": hits}
+        self._family("prompt_tokens_cached_by_source_total", "counter", self._with("source", cached))
         self._plain("generation_tokens_total", "counter", counters.generation_tokens_total)
         finished = {reason: counters.finished.get(reason, 0) for reason in _FINISHES}
         # A call of a tool is a stop to the engine: only the front end knows better.

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from gateway.simulator.shapes import quote
 
@@ -44,6 +45,25 @@ def chat_logprobs(texts: Iterable[str], *, top: int) -> bytes:
 
 def _chat_logprob(text: str, *, rank: int) -> dict[str, object]:
     return {"token": text, "logprob": logprob_of(text, rank=rank), "bytes": list(text.encode())}
+
+
+def response_logprobs(texts: Iterable[str], *, top: int) -> list[dict[str, Any]]:
+    """Return the logprobs that the Responses API lists in a text part."""
+    entries = []
+    for text in texts:
+        tops = [_response_logprob(other, rank=rank) for rank, other in enumerate(_alternatives(text, top))]
+        entries.append(_response_logprob(text, rank=0) | {"top_logprobs": tops})
+    return entries
+
+
+def _response_logprob(text: str, *, rank: int) -> dict[str, Any]:
+    return {"token": text, "bytes": list(text.encode()), "logprob": logprob_of(text, rank=rank)}
+
+
+def brief_logprob(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an entry of :func:`response_logprobs` as an event has it: without the bytes."""
+    tops = [{"token": top["token"], "logprob": top["logprob"]} for top in entry["top_logprobs"]]
+    return {"token": entry["token"], "logprob": entry["logprob"], "top_logprobs": tops}
 
 
 def completions_logprobs(texts: Sequence[str], *, offset: int, top: int) -> bytes:

@@ -13,15 +13,21 @@ from http import HTTPStatus
 from typing import Final
 
 from gateway.simulator import refusals
-from gateway.simulator.answer import Answer, Manners
-from gateway.simulator.asked import Asked, Limits, read_chat, read_completions
+from gateway.simulator.answer import Answer
+from gateway.simulator.asked import Asked, Limits, read_chat, read_completions, to_engine
+from gateway.simulator.asked_messages import count_page, read_messages
+from gateway.simulator.asked_responses import read_responses
 from gateway.simulator.desk import Desk
 from gateway.simulator.driver import Engine
 from gateway.simulator.exposition import Page
 from gateway.simulator.ids import Ids
-from gateway.simulator.pages import models_page, token_page
-from gateway.simulator.refusals import Refused
-from gateway.simulator.request import EngineDead, QueueFull, SimRequest
+from gateway.simulator.messages import MessagesAnswer
+from gateway.simulator.pages import models_page, text_page, token_page
+from gateway.simulator.refusals import TOO_MANY_REQUESTS, TOO_MANY_TOKENS, Refused
+from gateway.simulator.reply import Manners, Reply
+from gateway.simulator.request import EngineDead, QueueFull
+from gateway.simulator.responses import ResponsesAnswer
+from gateway.simulator.routes import Route, find, response_id
 from gateway.simulator.shapes import Form, Identity
 from gateway.simulator.spec import ServerSpec
 from gateway.simulator.wire import Connection, Request
@@ -29,10 +35,13 @@ from gateway.simulator.wire import Connection, Request
 _JSON: Final = b"application/json"
 _METRICS: Final = b"text/plain; version=1.0.0; charset=utf-8"
 _VARY: Final = b"vary: Origin\r\n"
-_ROUTES: Final = {
-    "/health": "GET", "/ping": "GET, POST", "/version": "GET", "/load": "GET", "/metrics": "GET", "/v1/models": "GET",
-    "/v1/chat/completions": "POST", "/v1/completions": "POST", "/tokenize": "POST",
-}  # fmt: skip
+# What each API reads and answers with.
+_APIS: Final[dict[Route, tuple[Form, Callable[..., Asked], type[Reply]]]] = {
+    Route.CHAT: (Form.CHAT, read_chat, Answer),
+    Route.COMPLETIONS: (Form.COMPLETIONS, read_completions, Answer),
+    Route.RESPONSES: (Form.RESPONSES, read_responses, ResponsesAnswer),
+    Route.MESSAGES: (Form.MESSAGES, read_messages, MessagesAnswer),
+}
 
 
 class Mood(StrEnum):
@@ -62,13 +71,14 @@ class Face:
         self._engine = engine
         self._ids = ids
         self._log = log if spec.access_log else None
-        self.desk = Desk(engine, speed=speed, respond=self._respond)
+        self.desk = Desk(engine, speed=speed, respond=self._respond, refuse=self._refuse)
         self._limits = Limits(model=spec.model, max_model_len=spec.max_model_len)
         self._manners = Manners(
             stream_interval=spec.stream_interval,
             parses_reasoning=spec.parses_reasoning,
             parses_tools=spec.parses_tools,
             request_metrics=spec.request_metrics,
+            prompt_details=spec.prompt_details,
         )
         self._page = Page(spec.model, created=time.time())
         self._date = b""
@@ -104,41 +114,65 @@ class Face:
         try:
             self._route(connection, request)
         except Refused as refused:
-            self._respond(connection, refused.status, refused.body, extra=refused.header, has_vary=refused.has_vary)
+            self._refuse(connection, refused)
 
     # -- routes -----------------------------------------------------------------------------------
 
-    def _route(self, connection: Connection, request: Request) -> None:
-        allowed = _ROUTES.get(request.path)
-        if allowed is None:
-            raise refusals.unknown_path()
-        if request.method not in allowed.split(", "):
-            raise refusals.wrong_method(allowed)
+    def _allowed(self, request: Request) -> Route:
+        """Return the route of a request, or refuse it: the key counts before everything else."""
         if request.path.startswith("/v1") and not self._may(request):
             raise refusals.no_key()
-        match request.path:
-            case "/v1/chat/completions":
-                self._generate(connection, request, form=Form.CHAT)
-            case "/v1/completions":
-                self._generate(connection, request, form=Form.COMPLETIONS)
-            case "/health" | "/ping":
+        found = find(request.path)
+        if found is None:
+            raise refusals.unknown_path()
+        route, allowed = found
+        if request.method not in allowed.split(", "):
+            raise refusals.wrong_method(allowed)
+        return route
+
+    def _route(self, connection: Connection, request: Request) -> None:
+        route = self._allowed(request)
+        match route:
+            case Route.CHAT | Route.COMPLETIONS | Route.RESPONSES:
+                self._generate(connection, request, route=route)
+            case Route.MESSAGES | Route.COUNT:
+                self._answer_messages(connection, request, route=route)
+            case Route.RESPONSE | Route.CANCEL:
+                raise refusals.no_response(response_id(request.path))
+            case Route.HEALTH | Route.PING:
                 self._respond(connection, 503 if self.mood is Mood.DEAD else 200, b"", content_type=b"")
-            case "/metrics":
+            case Route.METRICS:
                 page = self._page.render(self._engine.counters(), self.desk.tallies)
                 self._respond(connection, 200, page, content_type=_METRICS)
+            case Route.TOKENIZE | Route.DETOKENIZE:
+                if self._is_open():
+                    self._respond(connection, 200, self._token_page(request, route))
             case _:
-                self._respond(connection, 200, self._small_page(request))
+                self._respond(connection, 200, self._small_page(route))
 
-    def _small_page(self, request: Request) -> bytes:
-        match request.path:
-            case "/version":
+    def _answer_messages(self, connection: Connection, request: Request, *, route: Route) -> None:
+        try:
+            if route is Route.MESSAGES:
+                self._generate(connection, request, route=route)
+            elif self._is_open():
+                page = count_page(request.body, _kind(request), limits=self._limits)
+                self._admit(n=1)
+                self._respond(connection, 200, page)
+        except Refused as refused:
+            raise refused.as_message() from None
+
+    def _token_page(self, request: Request, route: Route) -> bytes:
+        page = text_page if route is Route.DETOKENIZE else token_page
+        return page(request.body, _kind(request), limits=self._limits)
+
+    def _small_page(self, route: Route) -> bytes:
+        match route:
+            case Route.VERSION:
                 return b'{"version":"%b"}' % self._spec.version.encode()
-            case "/load":
+            case Route.LOAD:
                 return b'{"server_load":%d}' % (len(self.desk) if self._spec.tracks_load else 0)
-            case "/v1/models":
-                return models_page(self._spec, now=int(time.time()), key=self._ids.hexes(16))
             case _:
-                return token_page(request.body, max_model_len=self._spec.max_model_len)
+                return models_page(self._spec, now=int(time.time()), key=self._ids.hexes(16))
 
     def _may(self, request: Request) -> bool:
         if not self._spec.api_keys:
@@ -146,59 +180,57 @@ class Face:
         scheme, _, key = request.headers.get(b"authorization", b"").decode("latin-1").partition(" ")
         return scheme.lower() == "bearer" and key in self._spec.api_keys
 
-    def _generate(self, connection: Connection, request: Request, *, form: Form) -> None:
+    def _is_open(self) -> bool:
+        """Whether work is taken on; refuses it where that is told, and False where nothing is told any more."""
         match self.mood:
             case Mood.DRAINING:
                 raise refusals.draining()
             case Mood.DEAD:
                 raise refusals.engine_dead()
             case Mood.SILENT:
-                return
+                return False
             case Mood.SERVING:
-                pass
-        read = read_chat if form is Form.CHAT else read_completions
-        asked = read(request.body, request.headers.get(b"content-type", b""), limits=self._limits)
-        self._admit(asked)
-        key = request.headers.get(b"x-request-id", b"").decode("latin-1") or self._ids.hexes(16)
-        identity = Identity(form, key, int(time.time()), self._spec.model, self._spec.fingerprint)
-        tool_ids = [f"chatcmpl-tool-{self._ids.hexes(16)}" if asked.tool else "" for _ in range(asked.n)]
-        answer = Answer(identity, asked, manners=self._manners, tool_ids=tool_ids)
+                return True
+
+    def _generate(self, connection: Connection, request: Request, *, route: Route) -> None:
+        if not self._is_open():
+            return
+        form, read, kind = _APIS[route]
+        asked = read(request.body, _kind(request), limits=self._limits)
+        self._admit(n=asked.n)
+        answer = kind(self._identity(form, asked, request), asked, manners=self._manners, hexes=self._ids.hexes)
         try:
-            self.desk.begin(connection, answer, request=self._to_engine(asked))
-        except QueueFull as full:
+            self.desk.begin(connection, answer, request=to_engine(asked))
+        except QueueFull:
             self.desk.tallies.rejections["max_num_queued_reqs"] += 1
-            raise refusals.queue_full(str(full) or "The engine's queue is full.") from None
+            raise refusals.queue_full(TOO_MANY_REQUESTS) from None
         except EngineDead:
             raise refusals.engine_dead() from None
         if asked.stream:
             connection.begin_stream(extra=self._extra(connection))
+            opening = answer.opening()
+            if opening:
+                connection.write(opening)
             self._note(connection, 200)
 
-    def _admit(self, asked: Asked) -> None:
-        waiting = self._engine.counters().waiting
-        most = self._spec.max_queued_requests
-        if most is not None and waiting >= most:
-            self.desk.tallies.rejections["max_num_queued_reqs"] += 1
-            raise refusals.queue_full(f"The number of queued requests has reached its limit ({most}).")
-        most = self._spec.max_queued_tokens
-        if most is not None and waiting and asked.prompt_tokens > most:
-            self.desk.tallies.rejections["max_num_queued_tokens"] += 1
-            raise refusals.queue_full(f"The number of queued tokens has reached its limit ({most}).")
+    def _identity(self, form: Form, asked: Asked, request: Request) -> Identity:
+        if form is Form.RESPONSES:
+            key = (asked.echo.request_id if asked.echo else "") or f"resp_{self._ids.hexes(16)}"
+        else:
+            key = request.headers.get(b"x-request-id", b"").decode("latin-1") or self._ids.hexes(16)
+        return Identity(form, key, int(time.time()), self._spec.model, self._spec.fingerprint)
 
-    def _to_engine(self, asked: Asked) -> SimRequest:
-        thinks = asked.thinks and asked.form is Form.CHAT
-        return SimRequest(
-            prompt_tokens=asked.prompt_tokens,
-            max_tokens=asked.max_tokens,
-            ignore_eos=asked.ignore_eos,
-            stream=asked.stream,
-            n=asked.n,
-            reasoning_share=None if thinks else 0.0,
-            tools=(asked.tool,) if asked.tool else (),
-            topic=asked.prompt,
-            seed=asked.seed or 0,
-            logprobs=asked.logprobs is not None,
-        )
+    def _admit(self, *, n: int) -> None:
+        """Refuse what would exceed a limit: of requests that run or wait, of prompt tokens without an answer yet."""
+        counters = self._engine.counters()
+        most = self._spec.max_queued_requests
+        if most is not None and counters.running + counters.waiting + n > most:
+            self.desk.tallies.rejections["max_num_queued_reqs"] += 1
+            raise refusals.queue_full(TOO_MANY_REQUESTS)
+        most = self._spec.max_queued_tokens
+        if most is not None and self.desk.prefilling_tokens() >= most:
+            self.desk.tallies.rejections["max_num_queued_tokens"] += 1
+            raise refusals.queue_full(TOO_MANY_TOKENS)
 
     def _extra(self, connection: Connection, *, has_vary: bool = True) -> bytes:
         extra = _VARY if has_vary else b""
@@ -206,6 +238,9 @@ class Face:
             given = connection.request.headers.get(b"x-request-id") or self._ids.hexes(32).encode()
             extra += b"x-request-id: " + given + b"\r\n"
         return extra
+
+    def _refuse(self, connection: Connection, refused: Refused) -> None:
+        self._respond(connection, refused.status, refused.body, extra=refused.header, has_vary=refused.has_vary)
 
     def _respond(
         self,
@@ -245,3 +280,7 @@ class Face:
         for connection in list(self.connections):
             if connection.is_idle:
                 connection.close()
+
+
+def _kind(request: Request) -> bytes:
+    return request.headers.get(b"content-type", b"")

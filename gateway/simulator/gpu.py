@@ -1,82 +1,106 @@
-"""The simulated GPUs and their host, as NVML and the kernel would show them.
+"""The simulated GPUs and their host, as NVML and the kernel would show them, and what is wrong with them.
 
-Pure.  Knows who holds memory, what clocks, power, links and pressure read under a load, and the Xid events so far;
-the injections in force change the readings.  Readings follow what one H200 showed: idle 615 MiB, utilisation 100 % at
-one stream, the software power cap at 64 streams and more, PCIe generation 1 when idle.  Must not decide a step's time.
+Pure; may be shared by all engines of a box, and outlives them: memory that is held, injections of the box, Xid events.
+Readings follow what one H200 showed: idle 615 MiB, utilisation 100 % at one stream, the software power cap at 64
+streams and more and in long prefills.  Must not decide a step's time.
 """
 
 from __future__ import annotations
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from gateway.simulator.drift import POWER_CAP_BIT, Drifts, GpuSigns
+from gateway.simulator.drift import Drift, DriftKind, InForce, Injections
+from gateway.simulator.drifting import Drifts
 from gateway.simulator.presets import Box
+from gateway.simulator.reading_noise import ReadingNoise
+from gateway.simulator.readings import GpuProcess, GpuReading, HostReading, XidEvent
+from gateway.simulator.signs import POWER_CAP_BIT, GpuSigns, HostSigns
 
 IDLE_BIT = 0x1
 RESERVED_BYTES = 615 * 1024 * 1024
 _LOADED_STREAMS = 64
 _CAP_SHARE = 0.97  # of the limit, drawn at full load
 _CAPPED_CLOCK = 0.76  # recorded: 1500 of 1980 MHz at 630 to 680 W
+_TENANT_W = (0.085, 0.16)  # of the limit, and so much more a magnitude: recorded 71 W at 0.13, the cap at 1.25
+_SPINNING_SHARE = 0.2  # of the limit: a hung collective draws 120 W of 600 at 100 %
+_STARVED_SHARE = 0.94  # of the power: recorded 425 instead of 451 W, while cores were stolen
+_MEMORY_BUSY = 78  # recorded at one stream
+_CPU_MHZ = 3800  # assumed
+_NO_PID = 4_194_304 + 4242  # above what Linux gives out: nobody can be hit by mistake
+_REMAP_XID = 63
 
 
-class GpuProcess(Struct, frozen=True, kw_only=True):
-    """One compute process on one GPU; ``bytes_held`` as NVML counts them."""
+class Work(Struct, frozen=True, kw_only=True):
+    """What an engine does on its cards now; ``spinning``: it waits in a collective that never ends."""
 
-    pid: int
-    name: str
-    bytes_held: int
-
-
-class XidEvent(Struct, frozen=True, kw_only=True):
-    """An error that the driver reported, with its number and instant; the past ones are not kept by NVML."""
-
-    at: float
-    gpu: int
-    code: int
+    streams: int
+    prefilling: bool = False
+    spinning: bool = False
 
 
-class GpuReading(Struct, frozen=True, kw_only=True):
-    """One look at one GPU.  ``reasons`` are NVML's clock-event bits; utilisations in percent."""
+class BoxRecord(Struct, frozen=True, kw_only=True):
+    """What outlives every engine of a box, as plain data."""
 
-    index: int
-    name: str
-    uuid: str
-    memory_total_bytes: int
-    memory_used_bytes: int
-    processes: tuple[GpuProcess, ...]
-    sm_clock_mhz: int
-    memory_clock_mhz: int
-    reasons: int
-    power_w: float
-    power_limit_w: int
-    temperature_c: int
-    utilisation: int
-    memory_utilisation: int
-    pcie_gen: int
-    pcie_gen_max: int
-    pcie_width: int
-    pcie_width_max: int
-    pcie_replays: int
-
-
-class HostReading(Struct, frozen=True, kw_only=True):
-    """One look at the host: CPU pressure (percent of time, ten seconds), the engine's run-queue delay as a share."""
-
-    cpu_pressure: float
-    run_delay_share: float
-    allreduce_s: float  # what a micro-benchmark of the decode payload would find
+    in_force: list[InForce] = []
+    wedged: dict[int, int] = {}
+    xids: list[XidEvent] = []
+    noise: ReadingNoise = ReadingNoise()
 
 
 class GpuHost:
-    """The GPUs of one box; owner of what is held on them and of their Xid events."""
+    """The GPUs of one box; owner of what is held on them, of what is wrong there and of their Xid events."""
 
-    __slots__ = ("_box", "_held", "_wedged", "xids")
+    __slots__ = ("_box", "_held", "_wedged", "injections", "noise", "xids")
 
     def __init__(self, box: Box) -> None:
         self._box = box
         self._held: dict[int, tuple[str, int, tuple[int, ...]]] = {}
         self._wedged: dict[int, int] = {}
+        self.injections = Injections()
+        self.noise = ReadingNoise()
         self.xids: list[XidEvent] = []
+
+    # --- what is wrong --------------------------------------------------------------------------
+
+    def inject(self, drift: Drift, now: float) -> None:
+        """Switch an injection of the box on, or with magnitude 0 off; a row that is remapped is told as Xid 63."""
+        self.injections.put(drift, now)
+        if drift.kind is DriftKind.ECC and drift.magnitude and drift.readable:
+            self.xid(_REMAP_XID, gpu=drift.gpu or 0, now=now)
+
+    def as_met(self, box: Box) -> Box:
+        """The box as an engine meets it that starts now."""
+        has = self.injections.has
+        return replace(
+            box,
+            p2p_hangs=box.p2p_hangs or has(DriftKind.P2P_HANG),
+            p2p_corrupts=box.p2p_corrupts or has(DriftKind.P2P_CORRUPT),
+            ll128_corrupts=box.ll128_corrupts or has(DriftKind.LL128_CORRUPT),
+        )
+
+    def xid(self, code: int, *, gpu: int, now: float) -> None:
+        """The driver reports an error."""
+        self.xids.append(XidEvent(at=now, gpu=gpu, code=code))
+
+    def wedge(self, gpu: int, bytes_held: int) -> None:
+        """Memory that no process holds any more: only a reset frees it.  0 bytes takes it back."""
+        self._wedged[gpu] = bytes_held
+
+    def record(self) -> BoxRecord:
+        """What the next start must find."""
+        return BoxRecord(
+            in_force=self.injections.in_force(), wedged=dict(self._wedged), xids=list(self.xids), noise=self.noise
+        )
+
+    def restore(self, record: BoxRecord) -> None:
+        """Have what is recorded, and nothing else."""
+        self.injections.restore(record.in_force)
+        self._wedged = dict(record.wedged)
+        self.xids = list(record.xids)
+        self.noise = record.noise
+
+    # --- memory ---------------------------------------------------------------------------------
 
     def hold(self, pid: int, name: str, *, bytes_each: int, gpus: tuple[int, ...] | None = None) -> None:
         """A process takes memory on these GPUs (all by default); again with other sizes replaces what it had."""
@@ -86,29 +110,24 @@ class GpuHost:
         """A process has ended; an unknown one is nothing."""
         self._held.pop(pid, None)
 
-    def wedge(self, gpu: int, bytes_held: int) -> None:
-        """Memory that no process holds any more: only a reset frees it.  0 bytes takes it back."""
-        self._wedged[gpu] = bytes_held
-
-    def xid(self, code: int, *, gpu: int, now: float) -> None:
-        """The driver reports an error."""
-        self.xids.append(XidEvent(at=now, gpu=gpu, code=code))
-
     def free_bytes(self, gpu: int) -> int:
         """What a new process could take."""
         return self._box.memory_bytes - self._used(gpu)
 
-    def reading(self, gpu: int, *, streams: int, drifts: Drifts) -> GpuReading:
-        """GPU number ``gpu`` now, with so many streams decoding on it."""
-        box, signs = self._box, drifts.gpu_signs(gpu)
+    # --- readings -------------------------------------------------------------------------------
+
+    def reading(self, gpu: int, work: Work, *, drifts: Drifts) -> GpuReading:
+        """GPU number ``gpu`` now, with this work on it and these injections on its engine and box."""
+        box, signs, host_signs = self._box, drifts.gpu_signs(gpu), drifts.host_signs()
         limit_w = round(box.power_limit_w * signs.power_limit_ratio)
-        wanted_w = self._wanted_w(gpu, streams)
-        reasons, ratio = signs.reasons if streams else IDLE_BIT, signs.clock_ratio if streams else 1.0
-        if wanted_w >= _CAP_SHARE * limit_w and streams:
+        wanted_w = self._wanted_w(gpu, work, signs)
+        busy = work.streams > 0 or work.prefilling or work.spinning or signs.tenant_bytes > 0
+        reasons, ratio = (signs.reasons, signs.clock_ratio) if busy else (IDLE_BIT, 1.0)
+        if busy and wanted_w >= _CAP_SHARE * limit_w:
             reasons |= POWER_CAP_BIT
-            ratio *= _CAPPED_CLOCK if streams >= _LOADED_STREAMS else 1.0
-        robbed = drifts.host_signs().run_delay_share > 0
-        power_w = min(wanted_w * (0.6 + 0.4 * ratio), float(limit_w))
+            ratio *= _CAPPED_CLOCK if work.streams >= _LOADED_STREAMS else 1.0
+        starved = host_signs.starved and not signs.tenant_bytes
+        power_w = min(wanted_w * (0.6 + 0.4 * ratio) * (_STARVED_SHARE if starved else 1.0), float(limit_w))
         return GpuReading(
             index=gpu,
             name=f"{box.gpu} (simulated)",
@@ -122,21 +141,31 @@ class GpuHost:
             power_w=power_w,
             power_limit_w=limit_w,
             temperature_c=round(30 + 30 * power_w / box.power_limit_w) + signs.hotter_c,
-            utilisation=0 if not streams else 92 if robbed else 100,
-            memory_utilisation=0 if not streams else 78,
-            pcie_gen=max(1, box.pcie_gen - signs.generations_lost) if streams else 1,
+            utilisation=0 if not busy else 92 if starved else 100,
+            memory_utilisation=_memory_busy(signs) if busy and not work.spinning else 0,
+            pcie_gen=self._pcie_gen(signs, busy=busy),
             pcie_gen_max=box.pcie_gen,
-            pcie_width=box.pcie_width,
+            pcie_width=round(box.pcie_width * signs.width_ratio),
             pcie_width_max=box.pcie_width,
             pcie_replays=signs.replays,
+            ecc_corrected=signs.ecc_corrected,
+            ecc_uncorrected=0,
+            rows_remapped=signs.rows_remapped,
+            remap_pending=signs.rows_remapped > 0,
         )
 
     def host_reading(self, *, allreduce_s: float, drifts: Drifts) -> HostReading:
         """The host now; ``allreduce_s``: one all-reduce of the decode payload when nothing is wrong."""
-        signs = drifts.host_signs()
+        signs: HostSigns = drifts.host_signs()
         return HostReading(
             cpu_pressure=signs.cpu_pressure,
+            memory_pressure=signs.memory_pressure,
             run_delay_share=signs.run_delay_share,
+            steal_share=signs.steal_share,
+            throttled_share=signs.throttled_share,
+            swap_bytes_per_s=signs.swap_bytes_per_s,
+            governor="performance" if signs.cpu_clock_ratio == 1 else "powersave",
+            cpu_mhz=round(_CPU_MHZ * signs.cpu_clock_ratio),
             allreduce_s=allreduce_s * signs.allreduce_factor,
         )
 
@@ -151,13 +180,27 @@ class GpuHost:
             if gpu in gpus
         ]
         if signs.tenant_bytes:
-            ours.append(GpuProcess(pid=4242, name="other-tenant", bytes_held=signs.tenant_bytes))
+            ours.append(GpuProcess(pid=_NO_PID, name="other-tenant", bytes_held=signs.tenant_bytes))
         return tuple(ours)
 
-    def _wanted_w(self, gpu: int, streams: int) -> float:
+    def _pcie_gen(self, signs: GpuSigns, *, busy: bool) -> int:
+        trained = max(1, self._box.pcie_gen - signs.generations_lost)
+        return trained if busy else min(trained, self._box.pcie_gen_idle)
+
+    def _wanted_w(self, gpu: int, work: Work, signs: GpuSigns) -> float:
         box = self._box
-        if not streams:
+        tenant_w = box.power_limit_w * (_TENANT_W[0] + _TENANT_W[1] * signs.shared) if signs.tenant_bytes else 0.0
+        if work.prefilling:
+            return box.power_limit_w * _CAP_SHARE
+        if work.spinning:
+            return box.power_limit_w * _SPINNING_SHARE + tenant_w
+        if not work.streams:
             # An idle server keeps a card half awake: 130 W instead of 84 on the H200.
-            return box.idle_w * (1.55 if any(gpu in gpus for _, _, gpus in self._held.values()) else 1.0)
-        share = min(1.0, (streams - 1) / (_LOADED_STREAMS - 1))
-        return box.busy_w + (_CAP_SHARE * box.power_limit_w - box.busy_w) * share
+            return tenant_w + box.idle_w * (1.55 if any(gpu in gpus for _, _, gpus in self._held.values()) else 1.0)
+        share = min(1.0, (work.streams - 1) / (_LOADED_STREAMS - 1))
+        return tenant_w + box.busy_w + (_CAP_SHARE * box.power_limit_w - box.busy_w) * share
+
+
+def _memory_busy(signs: GpuSigns) -> int:
+    """Percent; a co-tenant that computes leaves less of it to ours: recorded 71 at 0.13, 44 at 1.25."""
+    return round(_MEMORY_BUSY * (1 - 0.75 * signs.shared / (1 + signs.shared)))

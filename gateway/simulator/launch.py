@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
+from gateway.simulator.noise import FADED
 from gateway.simulator.presets import Preset
 
 
@@ -23,7 +24,10 @@ class SigtermEnding(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """``speed`` compresses the engine's time, ``load_speed`` that of loading; ``card`` is the folder of GPU memory."""
+    """``speed`` compresses the engine's time, ``load_speed`` that of loading; ``card`` is the folder of GPU memory.
+
+    ``warm``: the engine begins to serve without the slow first minute of a start.
+    """
 
     preset: Preset
     card: Path
@@ -36,3 +40,12 @@ class Launch:
     load_speed: float = 1.0
     control_port: int | None = None
     sigterm: SigtermEnding = SigtermEnding.RACE
+    warm: bool = False
+
+    @property
+    def served_since(self) -> float:
+        """The virtual instant at which the engine began to serve, where 0 is when it takes its first request.
+
+        ``warm``: so long before that nothing is left of what is slow after a start.
+        """
+        return -FADED * self.preset.noise.cold_s if self.warm else 0.0

@@ -45,6 +45,9 @@ def run(launch: Launch, *, output: TextIO | None = None) -> int:
 
 async def _live(launch: Launch, spec: ServerSpec, printer: Printer) -> int:
     process = ServerProcess(launch, spec, printer=printer)
+    wrong = [f"{one.drift.kind} {one.drift.magnitude:g}" for one in process.card.host().injections.in_force()]
+    if wrong:
+        printer.raw(f"*** SIMULATION: this box is not as new: {', '.join(wrong)}. POST /mend of a control port. ***")
     control = None
     if launch.control_port is not None:
         app = Control(process, launch)

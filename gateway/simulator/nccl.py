@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from gateway.simulator.nccl_env import LEVELS, PROTOCOLS, NcclSettings, c_integer, read_environment, version_of
 from gateway.simulator.presets import Box, Graph, Link
@@ -31,6 +32,7 @@ _NET_HOP_S, _NET_SHARE = 15e-6, 0.05  # assumed: sockets instead of shared memor
 _IPC_SINCE = (0, 31)
 _IPC_UNTUNED = ((6144, 4),)  # (hidden size, GPUs) for which the kernel has no table
 _SPREAD_GAIN = 1.2  # assumed: what more channels than rings give at megabytes
+_BUFFER_BYTES = 4 * 1024 * 1024  # NCCL's default of NCCL_BUFFSIZE
 
 
 class Backend(StrEnum):
@@ -74,6 +76,7 @@ class AllReduce(Struct, frozen=True, kw_only=True):
     believed_gbps: float
     outcome: Outcome
     reason: str
+    corrupts: bool = False  # its sums are wrong at the size of a decode step, and nobody says so
 
     def believed_s(self, algorithm: str, protocol: str, payload_bytes: float) -> float:
         """NCCL's own estimate, from the table that it prints."""
@@ -122,6 +125,17 @@ class AllReduce(Struct, frozen=True, kw_only=True):
         real = self._algorithm_gbps(algorithm, at, self.gbps)
         return self._latency_us(algorithm, at) * 1e-6 + self._hops() * self._hop_s() + payload_bytes / (real * 1e9)
 
+    def extra_buffer_bytes(self) -> int:
+        """What the communicator takes of each card beyond its normal buffers: one to send and one to receive a channel.
+
+        Assumed from NCCL's variables: more channels and larger buffers are paid with memory.
+        """
+        if self.backend is Backend.NONE:
+            return 0
+        normal = BROKEN_CHANNELS if self.graph is Graph.BROKEN else self.box.channels
+        size = self.settings.buffer_bytes or _BUFFER_BYTES
+        return max(0, 2 * (self.channels * size - normal * _BUFFER_BYTES))
+
     def _hops(self) -> int:
         return 2 * (self.box.gpus - 1)
 
@@ -155,7 +169,7 @@ def resolve(box: Box, environment: Mapping[str, str], *, hidden: int, custom: bo
         outcome, reason = Outcome.FAILS, failure
     elif backend is not Backend.NONE and transport is Transport.P2P and box.p2p_hangs:
         outcome, reason = Outcome.HANGS, "peer access is granted and does not work: the first all-reduce never ends"
-    return AllReduce(
+    made = AllReduce(
         box=box,
         settings=settings,
         backend=backend,
@@ -167,6 +181,14 @@ def resolve(box: Box, environment: Mapping[str, str], *, hidden: int, custom: bo
         outcome=outcome,
         reason=reason,
     )
+    return replace(made, corrupts=outcome is Outcome.READY and _corrupts(made, hidden * 2))
+
+
+def _corrupts(made: AllReduce, decode_bytes: int) -> bool:
+    """Whether the box gives wrong sums for what was chosen: seen with forced LL128 and with false peer access."""
+    if made.backend is Backend.NCCL and made.box.ll128_corrupts:
+        return made.choice(decode_bytes)[1] == "LL128"
+    return made.backend is Backend.CUSTOM and made.box.p2p_corrupts and made.box.link is not Link.NVL
 
 
 def _batch_invariant(environment: Mapping[str, str]) -> Mapping[str, str]:

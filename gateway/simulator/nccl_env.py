@@ -45,6 +45,7 @@ class NcclSettings(Struct, frozen=True, kw_only=True):
     min_ctas: int | None
     max_ctas: int | None
     graph_file: str | None
+    buffer_bytes: int | None
     failure: str | None
     said: tuple[str, ...]
 
@@ -82,6 +83,7 @@ def read_environment(environment: Mapping[str, str], version: tuple[int, ...]) -
         min_ctas=low,
         max_ctas=high,
         graph_file=reader.text("NCCL_GRAPH_FILE"),
+        buffer_bytes=reader.integer("NCCL_BUFFSIZE"),
         failure=reader.failure,
         said=tuple(reader.said),
     )

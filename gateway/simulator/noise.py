@@ -12,6 +12,9 @@ from random import Random
 
 from msgspec import Struct
 
+FADED = 10
+"""After so many times ``cold_s`` the cold start is over."""
+
 
 class StartMode(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One of several speeds that a start can come up with: step time x ``factor``, with probability ``share``."""
@@ -79,7 +82,7 @@ class PaceNoise:
         self._rng = rng
         self._gauss = rng.gauss
         self._started_at = started_at
-        self._warm_at = started_at + 10 * spec.cold_s if spec.cold_factor != 1.0 else started_at
+        self._warm_at = started_at + FADED * spec.cold_s if spec.cold_factor != 1.0 else started_at
         self._innovation = spec.level_cv * sqrt(1 - spec.level_phi**2)
         self.start = draw_start(spec, rng)
         self.state = 1.0

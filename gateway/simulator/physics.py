@@ -51,12 +51,35 @@ def decode_parts(preset: Preset, allreduce: AllReduce, sequences: int) -> StepPa
     )
 
 
-def prefill_s(preset: Preset, allreduce: AllReduce, tokens: int) -> float:
-    """What so many prompt tokens add to a step: computing and their all-reduces."""
+class PrefillParts(Struct, frozen=True, gc=False):
+    """What prompt tokens add to a step, in seconds: computing and attention, and their all-reduces."""
+
+    computing_s: float
+    wire_s: float
+
+
+def prefill_parts(preset: Preset, allreduce: AllReduce, tokens: int, *, looks: float = 0.0) -> PrefillParts:
+    """So many prompt tokens in one step.
+
+    ``looks`` is the sum over these tokens of the tokens before each: n x (before + n / 2) for a piece of n.
+    """
     if tokens == 0:
-        return 0.0
+        return PrefillParts(0.0, 0.0)
     wires = preset.model.layers * preset.model.allreduces_per_layer
-    return preset.pace.prefill_s * tokens + wires * allreduce.seconds(payload_bytes(preset, tokens))
+    return PrefillParts(
+        computing_s=preset.pace.prefill_s * tokens + preset.pace.prefill_context_s * looks,
+        wire_s=wires * allreduce.seconds(payload_bytes(preset, tokens)),
+    )
+
+
+def streams_that_slow_by(preset: Preset, allreduce: AllReduce, part: float, *, context_tokens: float, most: int) -> int:
+    """How many streams beside a single one make its step longer by at least ``part``; at least 1, at most ``most``."""
+    alone_s = decode_parts(preset, allreduce, 1).total_s()
+    for streams in range(1, most):
+        together_s = decode_parts(preset, allreduce, 1 + streams).total_s()
+        if together_s + preset.pace.context_s * context_tokens * streams >= alone_s * (1 + part):
+            return streams
+    return most
 
 
 def tokens_per_step(preset: Preset) -> float:

@@ -56,7 +56,9 @@ class Box(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     ``channels`` x ``channel_gbps`` is what NCCL finds for a ring when its search works; ``shm_hop_s`` is what a hop
     through host memory costs more than one from card to card, ``shm_bandwidth_share`` what it leaves of the bandwidth.
-    ``p2p_hangs``: the box grants peer access that does not work.  ``sm`` is the compute capability, times ten.
+    ``p2p_hangs``: the box grants peer access that does not work; ``p2p_corrupts``: that works and gives wrong sums to
+    vLLM's own kernel; ``ll128_corrupts``: LL128 does, where NCCL is made to use it.  ``sm`` is the compute capability,
+    times ten.  ``pcie_gen_idle`` is what a card without work reads.
     """
 
     gpu: str
@@ -72,6 +74,7 @@ class Box(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     busy_w: int
     link: Link
     pcie_gen: int = 5
+    pcie_gen_idle: int = 1
     pcie_width: int = 16
     graph: Graph = Graph.HEALTHY
     channels: int = 4
@@ -79,6 +82,8 @@ class Box(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     shm_hop_s: float = 0.0
     shm_bandwidth_share: float = 1.0
     p2p_hangs: bool = False
+    p2p_corrupts: bool = False
+    ll128_corrupts: bool = False
     nccl_version: str = "2.30.7"
     vllm_version: str = "0.32.0"
     driver_version: str = "580.159.04"
@@ -88,8 +93,10 @@ class PaceSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a step costs beyond weights and all-reduces, in seconds.
 
     ``overhead_s`` a step, ``sequence_s`` a running sequence, ``context_s`` a token of context, ``prefill_s`` a token
-    of prompt (computing only), ``prefill_fixed_s`` a prompt (tokenizer, scheduling).  ``frontend_chunks_per_s`` is
-    what the API process can send.  ``draft_tokens`` 0 means no speculation; each is accepted with ``acceptance``, if
+    of prompt (computing only), ``prefill_context_s`` such a token for each token before it, ``prefill_fixed_s`` a
+    prompt (scheduling, sockets), ``tokenize_s`` a token of prompt before the engine has it, whether it is cached or
+    not.  ``frontend_chunks_per_s`` is what the API process can send.  ``logprobs_compile_s``: what the first request
+    with logprobs makes all wait.  ``draft_tokens`` 0 means no speculation; each is accepted with ``acceptance``, if
     those before it were.
     """
 
@@ -98,16 +105,24 @@ class PaceSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     context_s: float
     prefill_s: float
     prefill_fixed_s: float
+    prefill_context_s: float = 0.0
+    tokenize_s: float = 0.0
+    logprobs_compile_s: float = 0.0
     frontend_chunks_per_s: float = 10_000.0
     draft_tokens: int = 0
     acceptance: float = 0.0
 
 
 class ServeSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Limits of the server, unless its arguments say otherwise; ``max_queued`` None means that all may wait."""
+    """Limits of the server, unless its arguments say otherwise; ``max_queued`` None means that all may wait.
+
+    ``kv_cache_tokens`` are those that the cache of keys and values holds, in blocks of 16; ``prefix_caching``: blocks
+    that nobody uses keep what is in them until they are needed.
+    """
 
     max_seqs: int
     kv_cache_tokens: int
+    prefix_caching: bool = True
     batched_tokens: int = 8192
     max_queued: int | None = None
     stream_interval: int = 1
@@ -134,12 +149,18 @@ class LoadSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Published(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Figures that the preset must give, decode tokens a second; None where nobody published one."""
+    """Figures that the preset must give, decode tokens a second; None where nobody published one.
+
+    ``single_tps`` of an answer of ``single_tokens``, ``lone_tps`` of a load test at concurrency 1, ``high_tps`` of
+    ``high_streams`` at once, all together.  ``load_s``: seconds from exec to the first answer.
+    """
 
     single_tps: float | None = None
+    lone_tps: float | None = None
     single_tokens: int = 512
     high_tps: float | None = None
     high_streams: int = 256
+    load_s: float | None = None
 
 
 class Preset(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

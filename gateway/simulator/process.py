@@ -18,10 +18,10 @@ from typing import Final
 from gateway.aio import Nursery
 from gateway.simulator.card import Card
 from gateway.simulator.core_child import CoreChild
-from gateway.simulator.drift import Drift
 from gateway.simulator.engine import SimEngine
 from gateway.simulator.face import Face, Mood
 from gateway.simulator.ids import Ids
+from gateway.simulator.injector import Injector
 from gateway.simulator.launch import Launch, SigtermEnding
 from gateway.simulator.loading import needed_bytes, plan_start
 from gateway.simulator.loadlog import Speaker, load_lines, milestones
@@ -67,8 +67,15 @@ class ServerProcess:
         self.sigterm = launch.sigterm
         self.phase = Phase.LOADING
         self.engine = SimEngine(
-            launch.preset, seed=launch.seed, environment=launch.environment, arguments=launch.arguments, started_at=0.0
+            launch.preset,
+            seed=launch.seed,
+            environment=launch.environment,
+            arguments=launch.arguments,
+            started_at=launch.served_since,
+            host=self.card.host(),
         )
+        self.injector = Injector(self.card, self.engine, crash=self._child.crash)
+        self.is_stuck = False  # in the first all-reduce, which never ends
         self.face: Face | None = None
 
     @property
@@ -82,6 +89,7 @@ class ServerProcess:
             self._loop.add_signal_handler(number, act)
         bound = self._bind()
         self._nursery.spawn(self._load(bound), name="load")
+        self._nursery.spawn(self.injector.follow(), name="box")
         try:
             return await self._ended
         finally:
@@ -110,10 +118,11 @@ class ServerProcess:
 
     async def _load(self, bound: socket.socket) -> None:
         started_s = self._loop.time()
-        steps = milestones(self._launch.preset)
+        preset = self.engine.preset
+        steps = milestones(preset)
         url = f"http://{self._launch.host}:{bound.getsockname()[1]}"
         is_core_there = is_joined = False
-        for line in load_lines(self._launch.preset, self._spec, url=url, api_pid=os.getpid()):
+        for line in load_lines(preset, self._spec, url=url, api_pid=os.getpid()):
             await self._until(started_s + line.at_s / self._launch.load_speed)
             if line.at_s >= steps.core_s and not is_core_there:
                 is_core_there = True
@@ -155,6 +164,7 @@ class ServerProcess:
             case Outcome.READY:
                 return True
             case Outcome.HANGS:
+                self.is_stuck = True
                 await self._loop.create_future()
                 return False
             case Outcome.FAILS:
@@ -169,16 +179,8 @@ class ServerProcess:
         launch = self._launch
         face = Face(self._spec, self.engine, speed=launch.speed, ids=Ids(launch.seed), log=self._print.raw)
         face.desk.driver.on_dead = self._child.crash
+        self.injector.driver = face.desk.driver
         return face
-
-    def inject(self, drift: Drift) -> None:
-        """Put an injection in force; a crash takes EngineCore down as well."""
-        driver = self.face.desk.driver if self.face is not None else None
-        self.engine.inject(drift, driver.now() if driver is not None else 0.0)
-        if self.engine.dead:
-            self._child.crash()
-        elif driver is not None:
-            driver.arm()
 
     def _connection(self) -> Connection:
         if self.face is None:

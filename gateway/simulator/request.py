@@ -38,7 +38,8 @@ class SimRequest(Struct, frozen=True, kw_only=True):
 
     ``reasoning_share`` None takes the preset's; 0 means that the answer does not think.  ``topic`` is the text that
     chooses the kind of answer (``count``, ``ponder``, ``emoji``); ``seed`` fixes the words: the same seed and topic
-    give the same answer on every engine.  ``tools`` are names that may be called; the first one is.
+    give the same answer on every engine.  ``tools`` are names that may be called; the first one is.  ``prefix`` has the
+    keys of the prompt's whole blocks; without them nothing of it can be found in the cache.
     """
 
     prompt_tokens: int
@@ -52,15 +53,23 @@ class SimRequest(Struct, frozen=True, kw_only=True):
     topic: str = ""
     seed: int = 0
     logprobs: bool = False
+    prefix: tuple[int, ...] = ()
 
 
 class Timing(Struct, frozen=True, kw_only=True):
-    """The life of one choice, as instants; ``first_token_at`` is None when nothing came."""
+    """The life of one choice, as instants; ``first_token_at`` is None when nothing came.
+
+    ``cached_tokens`` of its prompt were found in the cache, ``extra_prompt_tokens`` were added to it by a shift of
+    context, and ``preemptions`` times it lost its place and was computed again.
+    """
 
     queued_at: float
     scheduled_at: float | None
     first_token_at: float | None
     last_token_at: float | None
+    cached_tokens: int = 0
+    extra_prompt_tokens: int = 0
+    preemptions: int = 0
 
 
 class Emission(Struct, frozen=True, gc=False):
@@ -83,7 +92,8 @@ class Counters(Struct, frozen=True, kw_only=True):
     """What the engine's metrics page is made from; totals since the start, gauges of now.
 
     ``finished`` has one count a reason.  As in the real one, an abort by a client that left is not among them.
-    ``extra_prompt_tokens`` is what a shift of context has added to each prompt.
+    ``extra_prompt_tokens`` is what a shift of context adds to each prompt.  ``prefix_queries`` are prompt tokens that
+    were looked for in the cache, ``prefix_hits`` those that were there.
     """
 
     running: int
@@ -102,6 +112,9 @@ class Counters(Struct, frozen=True, kw_only=True):
     inter_token_count: int
     queue_sum_s: float
     extra_prompt_tokens: int
+    prefix_queries_total: int = 0
+    prefix_hits_total: int = 0
+    preemptions_total: int = 0
 
 
 class QueueFull(Exception):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gateway.simulator.kv_cache import Hold
 from gateway.simulator.request import Channel, Emission, SimRequest, Timing, Token
 from gateway.simulator.words import END
 
@@ -17,21 +18,29 @@ class Sequence:
     """Mutable on purpose: it is touched once a token, a hundred thousand times a second."""
 
     __slots__ = (
+        "cached",
         "choice",
         "context",
+        "covered",
         "eligible_at",
+        "extra",
         "finish",
         "first_at",
+        "hold",
         "interval",
+        "is_fresh",
+        "keys",
         "last_at",
         "limit",
+        "logprobs",
         "made",
+        "order",
         "pending",
+        "preemptions",
         "prompt_left",
         "queued_at",
         "reasoning",
         "request_id",
-        "reserved",
         "scheduled_at",
         "source",
         "tooled",
@@ -43,9 +52,17 @@ class Sequence:
         self.source = source
         self.limit = request.max_tokens
         self.interval = 1 if request.stream else _HOLD
-        self.prompt_left = request.prompt_tokens
-        self.context = request.prompt_tokens
-        self.reserved = request.prompt_tokens + request.max_tokens
+        self.order = 0  # of arrival: who came last gives way first
+        self.extra = 0  # prompt tokens that a shift of context added
+        self.context = request.prompt_tokens  # tokens that are or will be in the cache, the newest one included
+        self.prompt_left = 0  # of the context, what is still to be computed before the next token
+        self.covered = 0  # so many tokens of context the blocks that it holds allow
+        self.keys = request.prefix
+        self.hold = Hold()
+        self.cached: int | None = None  # prompt tokens that were found computed, once it is known
+        self.preemptions = 0
+        self.is_fresh = True  # its next token comes from computing its context, without drafts
+        self.logprobs = request.logprobs
         self.made = 0
         self.reasoning = 0
         self.pending: list[Token] = []
@@ -97,4 +114,7 @@ class Sequence:
             scheduled_at=self.scheduled_at,
             first_token_at=self.first_at,
             last_token_at=self.last_at,
+            cached_tokens=self.cached or 0,
+            extra_prompt_tokens=self.extra,
+            preemptions=self.preemptions,
         )

@@ -26,20 +26,31 @@ class Form(StrEnum):
 
     CHAT = "chat"
     COMPLETIONS = "completions"
+    RESPONSES = "responses"
+    MESSAGES = "messages"
+
+
+_ID_PREFIXES: Final = {
+    Form.CHAT: "chatcmpl-", Form.COMPLETIONS: "cmpl-", Form.RESPONSES: "", Form.MESSAGES: "chatcmpl-",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """The counts of one answer; ``reasoning_tokens`` is None where vLLM gives no details."""
+    """The counts of one answer; ``reasoning_tokens`` is None and ``cached_tokens`` 0 where vLLM gives no details."""
 
     prompt_tokens: int
     completion_tokens: int
     reasoning_tokens: int | None
+    cached_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What every event of one answer repeats; ``id`` without its prefix, ``created`` in Unix seconds."""
+    """What every event of one answer repeats; ``id`` without its prefix, ``created`` in Unix seconds.
+
+    The id of a response is whole as it is: the client may name it.
+    """
 
     form: Form
     id: str
@@ -50,7 +61,7 @@ class Identity:
     @property
     def full_id(self) -> str:
         """The id with the prefix of its API."""
-        return ("chatcmpl-" if self.form is Form.CHAT else "cmpl-") + self.id
+        return _ID_PREFIXES[self.form] + self.id
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +95,14 @@ def error_event(message: str) -> bytes:
 
 def usage_json(usage: Usage, *, whole: bool) -> bytes:
     """Return the usage object; ``whole`` as in a body, where keys without a value are null, not left out."""
+    if usage.cached_tokens:
+        cached = b',"prompt_tokens_details":{"cached_tokens":%d}' % usage.cached_tokens
+    else:
+        cached = b',"prompt_tokens_details":null' if whole else b""
     parts = (
         b'{"prompt_tokens":%d,"total_tokens":%d,"completion_tokens":%d'
         % (usage.prompt_tokens, usage.prompt_tokens + usage.completion_tokens, usage.completion_tokens),
-        b',"prompt_tokens_details":null' if whole else b"",
+        cached,
     )
     if usage.reasoning_tokens is not None:
         details = b',"completion_tokens_details":{"reasoning_tokens":%d}' % usage.reasoning_tokens
@@ -227,19 +242,19 @@ def _completions_choice(index: int, choice: WholeChoice, prompt_token_ids: bytes
 
 
 def delta_json(*, reasoning: str, content: str, tool: bytes = b"", null_reasoning: bool = False) -> bytes:
-    """Return the delta of a chat event; ``tool`` is the call's JSON object, empty for none.
+    """Return the delta of a chat event; ``tool`` is the calls' JSON objects, with a comma between, empty for none.
 
     With ``null_reasoning`` a content delta names the reasoning that it keeps back.
     """
     parts = []
-    if tool:
-        parts.append(b'"content":%b,"tool_calls":[%b]' % (quote(content) if content else NULL, tool))
-    elif content:
-        parts.append(b'"content":' + quote(content))
+    if content or tool:
+        parts.append(b'"content":%b' % (quote(content) if content else NULL))
     if reasoning:
         parts.append(b'"reasoning":' + quote(reasoning))
     elif content and null_reasoning:
         parts.append(b'"reasoning":null')
+    if tool:
+        parts.append(b'"tool_calls":[%b]' % tool)
     return b"{" + b",".join(parts) + b"}"
 
 

@@ -24,6 +24,7 @@ class ServerSpec:
     parses_reasoning: bool
     parses_tools: bool
     request_metrics: bool
+    prompt_details: bool
     tracks_load: bool
     request_id_headers: bool
     force_usage: bool
@@ -91,6 +92,7 @@ def read_spec(arguments: Sequence[str], defaults: Defaults) -> ServerSpec:
         parses_reasoning="--reasoning-parser" in options,
         parses_tools="--enable-auto-tool-choice" in options or "--tool-call-parser" in options,
         request_metrics="--enable-per-request-metrics" in options,
+        prompt_details="--enable-prompt-tokens-details" in options,
         tracks_load="--enable-server-load-tracking" in options,
         request_id_headers="--enable-request-id-headers" in options,
         force_usage="--enable-force-include-usage" in options,
@@ -102,6 +104,16 @@ def read_spec(arguments: Sequence[str], defaults: Defaults) -> ServerSpec:
         tensor_parallel=number("--tensor-parallel-size", number("-tp", defaults.gpus)),
         memory_share=float(_last(options, "--gpu-memory-utilization") or 0.9),
     )
+
+
+def read_address(arguments: Sequence[str], *, host: str, port: int) -> tuple[str, int]:
+    """Return where to listen: what the arguments say of ``--host`` and ``--port``, else what is given.
+
+    Raises:
+        ValueError: for a port that is none.
+    """
+    _, options = options_of(arguments)
+    return _last(options, "--host") or host, int(_last(options, "--port") or port)
 
 
 def _last(options: dict[str, list[str]], name: str) -> str:

@@ -20,6 +20,9 @@ class Tally:
         "inter_token_count",
         "inter_token_sum_s",
         "iterations",
+        "preemptions",
+        "prefix_hits",
+        "prefix_queries",
         "prompt_tokens",
         "queue_sum_s",
         "ttft_count",
@@ -39,11 +42,19 @@ class Tally:
         self.inter_token_sum_s = 0.0
         self.inter_token_count = 0
         self.queue_sum_s = 0.0
+        self.prefix_queries = 0
+        self.prefix_hits = 0
+        self.preemptions = 0
 
     def scheduled(self, prompt_tokens: int, waited_s: float) -> None:
         """A sequence left the queue."""
         self.prompt_tokens += prompt_tokens
         self.queue_sum_s += waited_s
+
+    def looked_up(self, prompt_tokens: int, found_tokens: int) -> None:
+        """The tokens of a prompt were looked for in the cache."""
+        self.prefix_queries += prompt_tokens
+        self.prefix_hits += found_tokens
 
     def first_token(self, after_s: float) -> None:
         """A sequence has its first token."""
@@ -74,4 +85,7 @@ class Tally:
             inter_token_count=self.inter_token_count,
             queue_sum_s=self.queue_sum_s,
             extra_prompt_tokens=extra_prompt_tokens,
+            prefix_queries_total=self.prefix_queries,
+            prefix_hits_total=self.prefix_hits,
+            preemptions_total=self.preemptions,
         )

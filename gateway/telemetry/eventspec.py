@@ -52,6 +52,8 @@ class EventName(StrEnum):
     KEEPSAKE_PROBLEM = "keepsake.problem"
     CONTROL_STARTED = "control.started"
     CONTROL_STOPPED = "control.stopped"
+    CERTIFICATE_RENEWED = "certificate.renewed"
+    CERTIFICATE_REFUSED = "certificate.refused"
     TASK_FAILED = "task.failed"
     LOG_DROPPED = "log.dropped"
     LIBRARY_MESSAGE = "library.message"

@@ -24,6 +24,18 @@ PROCESS_EVENTS: Final[Mapping[EventName, EventSpec]] = MappingProxyType(
             when="A defect of ours: a background task ended with an error. It is started again where it can be.",
             fields={"task": "its name", **_DEFECT},
         ),
+        EventName.CERTIFICATE_RENEWED: EventSpec(
+            level=Level.INFO,
+            when="The files of clients.tls have changed; new connections get what is in them now.",
+            fields={"path": "of the certificate"},
+            live=False,
+        ),
+        EventName.CERTIFICATE_REFUSED: EventSpec(
+            level=Level.WARNING,
+            when="The files of clients.tls have changed and cannot be used; the old pair stays in force.",
+            fields={"path": "of the certificate", **_REASON},
+            live=False,
+        ),
         EventName.REQUEST_DEFECT: EventSpec(
             level=Level.ERROR,
             when="A defect of ours met a request, whose client got a 500 or a connection that ended early.",

@@ -1,7 +1,7 @@
 """Targets of the conformance suite: `recordings`, `simulator`, and `real` where the environment names an engine.
 
 `CONFORMANCE_ENGINE_URL` (http://127.0.0.1:PORT) is a real vLLM started as the recorded base server; the other recorded
-servers may be named by `CONFORMANCE_ENGINE_URL_INTERVAL4`, `_NOPARSER`, `_QUEUED` and `_METRICS`.
+servers may be named by `CONFORMANCE_ENGINE_URL_INTERVAL4`, `_INTERVAL100`, `_NOPARSER`, `_QUEUED` and `_METRICS`.
 """
 
 from __future__ import annotations

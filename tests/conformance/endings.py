@@ -14,7 +14,7 @@ import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from gateway.simulator.card import Held
 from gateway.simulator.card import holders as card_holders
@@ -23,6 +23,8 @@ from tests.fakes.recordings import RecordedEnd
 
 DATA = Path(__file__).parents[1] / "data" / "endings"
 WATCH_S = 3.0
+# The requests that are open: the recording of the stream, that of the other, and what makes both of them long.
+Pair = tuple[str, str, dict[str, Any]]
 _END_WORDS = {"complete": RecordedEnd.COMPLETE, "eof": RecordedEnd.EOF, "error: TimeoutError": RecordedEnd.SILENCE}
 
 
@@ -76,14 +78,13 @@ def _see(ending: Ending, saw: str, at_s: float) -> None:
         ending.health.append(saw.removeprefix("HTTP/1.1 ")[:3])
 
 
-def watched(server: SimulatedServer, blow: str, *, watch_s: float = WATCH_S) -> Ending:
+CHAT: Final[Pair] = ("chat-stream-count", "chat-nonstream", {"max_tokens": 1900, "ignore_eos": True})
+
+
+def watched(server: SimulatedServer, blow: str, *, watch_s: float = WATCH_S, pair: Pair = CHAT) -> Ending:
     """Open the two requests, strike, and watch for so long; ``blow`` is term, kill or kill-core."""
     ending = Ending()
-    changes = {"max_tokens": 1900, "ignore_eos": True}
-    clients = [
-        _Client(server.port, "chat-stream-count", changes, watch_s=watch_s),
-        _Client(server.port, "chat-nonstream", changes, watch_s=watch_s),
-    ]
+    clients = [_Client(server.port, name, pair[2], watch_s=watch_s) for name in pair[:2]]
     core = server.control("/state")["core_pid"]
     clients[0].seen.wait(watch_s)
     began = time.monotonic()

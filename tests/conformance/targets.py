@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -26,6 +26,7 @@ PATIENCE_S = 20.0
 # What a file's name says of the server: the beginning, and the arguments that server had beside the common ones.
 VARIANTS = {
     "interval4": ("--reasoning-parser", "qwen3", "--stream-interval", "4"),
+    "interval100": ("--reasoning-parser", "qwen3", "--stream-interval", "100"),
     "noparser": (),
     "queued": ("--reasoning-parser", "qwen3", "--max-num-seqs", "1"),
     "metrics": ("--reasoning-parser", "qwen3", "--enable-per-request-metrics"),
@@ -141,7 +142,14 @@ class SimulatedServer:
     """A process of `pacekeeper simulate-engine`; owner: one fixture."""
 
     def __init__(
-        self, *arguments: str, speed: float = 8.0, load_speed: float = 2000.0, sigterm: str = "abort", card: str = ""
+        self,
+        *arguments: str,
+        speed: float = 8.0,
+        load_speed: float = 2000.0,
+        sigterm: str = "abort",
+        card: str = "",
+        preset: str = "qwen3-8b-h200",
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         self.port, self.control_port = free_port(), free_port()
         folder = tempfile.mkdtemp(prefix="pacekeeper-simulated-")
@@ -151,14 +159,14 @@ class SimulatedServer:
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
                 [
-                    sys.executable, "-c", code, "simulate-engine", "--preset", "qwen3-8b-h200", "--port", str(self.port),
+                    sys.executable, "-c", code, "simulate-engine", "--preset", preset, "--port", str(self.port),
                     "--control-port", str(self.control_port), "--speed", str(speed), "--load-speed", str(load_speed),
                     "--seed", "1", "--card", self.card, "--sigterm", sigterm, "--", *COMMON, *arguments,
                 ],
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
+                env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])} | dict(environment or {}),
             )  # fmt: skip
 
     def await_ready(self) -> None:

@@ -167,25 +167,3 @@ def test_a_request_to_a_draining_server_is_500_in_these_words(recorded: Target, 
     assert answer.status == 500
     assert "vary" not in answer.headers
     assert b"cannot schedule new futures after shutdown" in answer.body
-
-
-@pytest.mark.parametrize(
-    "name", ["responses-stream", "metrics-responses-stream", "messages-stream", "metrics-messages-stream"]
-)
-def test_responses_and_messages_have_named_events_and_no_done(recorded: Target, name: str) -> None:
-    """Recorded only: the simulator has neither (docs/simulator.md)."""
-    body = recorded.exchange(name).body
-    assert body.startswith(b"event: ")
-    assert b"[DONE]" not in body
-    # Per-request metrics: in the completed event of responses, never in messages.
-    assert (b'"metrics":{' in body) == (name == "metrics-responses-stream")
-
-
-def test_messages_think_with_a_signature(recorded: Target) -> None:
-    body = recorded.exchange("messages-stream").body
-    assert b"thinking_delta" in body
-    assert b"signature_delta" in body
-
-
-def test_messages_errors_have_their_own_form(recorded: Target) -> None:
-    assert list(body_of(recorded, "messages-error-bad-model")) == ["type", "error"]

@@ -17,7 +17,7 @@ from itertools import pairwise
 import pytest
 
 from tests.conformance.endings import DATA, await_running, metrics
-from tests.conformance.targets import VARIANTS, SimulatedServer, exchange, raw_request, read_answer
+from tests.conformance.targets import VARIANTS, SimulatedServer, Target, exchange, raw_request, read_answer
 from tests.conformance.test_streams import events_of
 from tests.fakes import recordings
 
@@ -59,8 +59,13 @@ def test_a_queued_request_has_its_head_at_once_and_no_event_while_it_waits(ready
     assert reads[0].data
 
 
-def test_admission_refuses_with_503_before_any_byte_of_an_answer(ready: Start) -> None:
-    server = ready("--max-num-seqs", "1", "--max-num-queued-reqs", "1")
+QUEUE_FULL = ("queue-full-chat", "queue-full-responses", "queue-full-messages", "queue-full-count-tokens")
+
+
+def test_admission_counts_what_runs_and_refuses_with_the_recorded_503_before_any_byte_of_an_answer(
+    ready: Start, recorded: Target
+) -> None:
+    server = ready("--max-num-seqs", "1", "--max-num-queued-reqs", "2")
     first, _ = raw_request("chat-stream-count", **LONG)
     with (
         socket.create_connection(("127.0.0.1", server.port), 5) as running,
@@ -70,10 +75,29 @@ def test_admission_refuses_with_503_before_any_byte_of_an_answer(ready: Start) -
         await_running(server.port, 1)
         waiting.sendall(first)
         assert waiting.recv(65536)
+        for name in QUEUE_FULL:
+            answer, theirs = exchange(server.port, name), recorded.exchange(name)
+            assert (answer.status, answer.body) == (503, theirs.body)
+            assert list(answer.headers) == list(theirs.headers)
+    assert b'reason="max_num_queued_reqs"} 4.0' in metrics(server.port)
+
+
+def test_a_backlog_of_prompts_without_an_answer_is_refused_too(ready: Start) -> None:
+    server = ready("--max-num-seqs", "1", "--max-num-queued-tokens", "5")
+    first, _ = raw_request("chat-stream-count", **LONG)
+    with (
+        socket.create_connection(("127.0.0.1", server.port), 5) as running,
+        socket.create_connection(("127.0.0.1", server.port), 5) as waiting,
+    ):
+        running.sendall(first)
+        seen = b""
+        while b"delta" not in seen:  # a prompt with an answer is no backlog
+            seen += running.recv(65536)
+        waiting.sendall(first)
+        assert waiting.recv(65536)
         answer = exchange(server.port, "chat-stream-plain")
     assert answer.status == 503
-    assert json.loads(answer.body)["error"]["code"] == 503
-    assert b'reason="max_num_queued_reqs"} 1.0' in metrics(server.port)
+    assert b"prefill token backlog limit. Please try again later" in answer.body
 
 
 def test_tokens_are_merged_under_load_recorded() -> None:

@@ -126,7 +126,7 @@ def status_report(now: float) -> StatusReport:
         generation=12,
         in_flight=5,
         pools=(
-            PoolReport(name="kimi", models=("kimi-k2.5",), serving=2, backends=2, min_available=1),
+            PoolReport(waiting=4, name="kimi", models=("kimi-k2.5",), serving=2, backends=2, min_available=1),
             PoolReport(name="small", models=(), serving=0, backends=1, min_available=1),
         ),
         workers=(

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import random
 from collections import Counter, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 
-from gateway.control.demand import demand_of
+from gateway.control.demand import Flows, demand_of
 from gateway.core.admission.keys import KeyLimits
 from gateway.core.admission.ledger import Claim, Ledger, Limit, ShareTable, places_on, queue_of
 from gateway.core.admission.queue import FairQueue, Ticket
@@ -71,7 +71,7 @@ class Crew:
                 shared[resource.of(key)] = Limit(total=limit, spent=resource is Resource.DAY)
         if workers > 1:
             self.ledger.set_limits(shared, now=self.now)
-        self.flows: dict[int, dict[str, dict[str, tuple[int, int]]]] = {}
+        self.flows: dict[Hashable, Flows] = {}
         self.served: Counter[str] = Counter()
         self.tokens: Counter[str] = Counter()
         self.let_in: Counter[str] = Counter()
@@ -168,7 +168,7 @@ class Crew:
     def _share_out(self) -> None:
         demand = demand_of(self.flows, self.weights)
 
-        def wants(resource: str) -> dict[object, Want] | None:
+        def wants(resource: str) -> dict[Hashable, Want] | None:
             return dict(demand.wants.get(POOL, {})) if resource == places_on(BACKEND) else None
 
         self.ledger.share_out(fresh=[it.slot for it in self.workers], now=self.now, wants=wants)

@@ -30,7 +30,16 @@ from tests.fakes.logged_process import lives
 from tests.fakes.paced_engine import LEAK, SECRETS
 
 COMMAND = Path(sys.executable).with_name("pacekeeper")
-PASSED_ON = {"PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG"}
+PASSED_ON = {
+    "PATH",
+    "HOME",
+    "PYTHONPATH",
+    "LANG",
+    "LC_ALL",
+    "TMPDIR",
+    "COVERAGE_PROCESS_START",
+    "COVERAGE_PROCESS_CONFIG",
+}
 PATIENCE_S = 20.0
 POLL_S = 0.02
 LINE_BYTES = 1024 * 1024

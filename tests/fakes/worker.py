@@ -19,6 +19,8 @@ from gateway.proxy.limits import WireLimits
 from gateway.proxy.pipeline import Pipeline
 from gateway.proxy.route import Desk
 from gateway.proxy.settle import Settler
+from gateway.proxy.side import SideShelf
+from gateway.proxy.side_door import SideDoor
 from gateway.proxy.upstream import Upstreams
 from gateway.proxy.usage import UsageDesk
 from gateway.proxy.wire import WireServer
@@ -47,18 +49,22 @@ class FakeWorker:
         with_keys: bool = False,
         lone: bool = True,
         wall: Callable[[], float] = time.time,
+        slot: int = 0,
+        side_dir: str | None = None,
     ) -> None:
         self.records: list[RequestRecord] = []
         self.failures: list[BackendFailure] = []
         self.acks: list[DrainAck] = []
         clock = asyncio.get_running_loop().time  # so that fake time moves the gateway's clock too
-        self.desk = Desk(slot=0, clock=clock, acknowledge=self.acks.append)
+        self.desk = Desk(slot=slot, clock=clock, acknowledge=self.acks.append)
         self.gate = Gate(desk=self.desk, clock=clock, wall=wall, with_keys=with_keys, lone=lone, hurry=self._hurry)
         self.hurries = 0
         self.usage = UsageDesk(self._ask)
         self.questions: list[AskUsage] = []
-        self.settler = Settler(slot=0, clock=clock, offer=self._offer, report_failure=self.failures.append)
+        self.settler = Settler(slot=slot, clock=clock, offer=self._offer, report_failure=self.failures.append)
         self.upstreams = Upstreams(clock)
+        self.sides = SideShelf(slot=slot, clock=clock)
+        self.side_door = SideDoor(self.sides, side_dir)
         self.pipeline = Pipeline(
             desk=self.desk,
             gate=self.gate,
@@ -67,6 +73,8 @@ class FakeWorker:
             settler=self.settler,
             endpoints=MappingProxyType({**ENDPOINTS, **TEST_ENDPOINTS}),
             version="0.test",
+            sides=self.sides,
+            side_door=self.side_door,
             clock=clock,
         )
         self.server = WireServer(
@@ -87,6 +95,16 @@ class FakeWorker:
     def _offer(self, record: RequestRecord) -> None:
         self.records.append(record)
         self._arrived.set()
+
+    async def until(self, holds: Callable[[], bool], *, timeout_s: float = 40.0) -> None:
+        """Wait for what only looking again can tell."""
+        deadline = asyncio.get_running_loop().time() + timeout_s
+        while True:
+            if holds():
+                return
+            if asyncio.get_running_loop().time() > deadline:
+                raise AssertionError(f"not in {timeout_s:g} s")
+            await asyncio.sleep(0.001)
 
     def know(self, *keys: Key) -> None:
         """Replace the clients' keys."""
@@ -152,8 +170,10 @@ async def running_worker(
     with_keys: bool = False,
     lone: bool = True,
     wall: Callable[[], float] = time.time,
+    slot: int = 0,
+    side_dir: str | None = None,
 ) -> AsyncIterator[FakeWorker]:
-    """A worker that listens on a loopback port until the block ends."""
+    """A worker that listens on a loopback port until the block ends; with ``side_dir`` it has siblings there."""
     worker = FakeWorker(
         idle_s=idle_s,
         head_s=head_s,
@@ -162,12 +182,16 @@ async def running_worker(
         with_keys=with_keys,
         lone=lone,
         wall=wall,
+        slot=slot,
+        side_dir=side_dir,
     )
+    await worker.side_door.open()
     server = await asyncio.get_running_loop().create_server(worker.server, "127.0.0.1", 0)
     worker.port = server.sockets[0].getsockname()[1]
     try:
         yield worker
     finally:
         server.close()
+        worker.side_door.close()
         await worker.server.shutdown(1.0)
         worker.upstreams.close()

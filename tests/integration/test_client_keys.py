@@ -191,8 +191,7 @@ async def test_requests_at_once_are_bounded_and_each_end_lets_another_in() -> No
 async def test_with_siblings_a_request_waits_a_moment_for_a_share_and_hurries_control() -> None:
     async with keyed(key(limits=KeyLimits(concurrency=4)), lone=False) as (_, worker):
         asking = asyncio.get_running_loop().create_task(ask(worker))
-        while not worker.hurries:
-            await asyncio.sleep(0.001)
+        await worker.until(lambda: worker.hurries > 0)
         assert worker.gate.claims()["concurrency:alice"].waiting == 1
         worker.desk.apply(Shares(in_flight_limit=10, others_in_flight={}, limits={"concurrency:alice": 1}))
         assert (await asking).status == 200
@@ -236,11 +235,8 @@ async def test_a_salt_goes_upstream_that_is_the_key_s_own_and_not_the_key() -> N
 async def test_a_key_is_told_its_own_usage() -> None:
     async with keyed(key(name="Alice", limits=KeyLimits(tokens_per_day=500))) as (_, worker):
         async with raw_client(worker.port) as client:
-            asking = asyncio.get_running_loop().create_task(
-                get(client, "/v1/usage", f"Authorization: Bearer {SECRET}")
-            )
-            while not worker.questions:
-                await asyncio.sleep(0.001)
+            asking = asyncio.get_running_loop().create_task(get(client, "/v1/usage", f"Authorization: Bearer {SECRET}"))
+            await worker.until(lambda: bool(worker.questions))
             (question,) = worker.questions
             assert question.key_id == "alice"
             count = UsageCount(requests=2, prompt_tokens=10, completion_tokens=30)

@@ -1,7 +1,7 @@
 """Every setting changes something: two values of each, and what is seen of them.
 
 The smallest scenario that shows the effect; what a setting is for in full has tests of its own.  A setting that needs
-whole processes, a disk or a certificate stands in ``ELSEWHERE`` with the file that shows it.
+whole processes, a disk or a certificate stands in ``settings_elsewhere.py`` with the file that shows it.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import os
 import socket
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -105,6 +106,31 @@ async def _alive_for_ten_seconds(stage: Stage) -> object:
     return await _end_of_silence(stage, HEAD, chunk(ROLE), pulses_s=10)
 
 
+async def _comments_in(stage: Stage, *pieces: bytes) -> int:
+    """How many comments a client gets of a backend that says nothing more for two minutes."""
+    async with stage.flow() as (backend, worker):
+        backend.add(Script(pieces, End.HANG))
+        async with raw_client(worker.port) as client:
+            await client.post(REQUEST)
+            return (await client.answer(timeout_s=10_000)).body.count(b": keep-alive\n\n")
+
+
+async def _comments_before_an_event(stage: Stage) -> object:
+    return await _comments_in(stage, HEAD)
+
+
+async def _comments_after_an_event(stage: Stage) -> object:
+    return await _comments_in(stage, HEAD, chunk(ROLE))
+
+
+async def _preflight(stage: Stage, header: str) -> object:
+    async with stage.flow() as (_, worker), raw_client(worker.port) as client:
+        await client.send(
+            b"OPTIONS /v1/models HTTP/1.1\r\nHost: g\r\nOrigin: https://a\r\nAccess-Control-Request-Method: GET\r\n\r\n"
+        )
+        return (await client.answer()).headers.get(header)
+
+
 async def _kept_connections(stage: Stage) -> object:
     """How many connections two requests take that are 4 s apart."""
     async with stage.flow() as (backend, worker):
@@ -178,6 +204,20 @@ IN_FAKE_TIME: Mapping[str, Case] = MappingProxyType(
             also={"timers.stall_s": 10},
         ),
         "timers.total_s": Case(_after_an_event, {5: (Ending.TOTAL_TIMEOUT, 5), 0: (Ending.STALL_TIMEOUT, 120)}),
+        "cors.origins": Case(
+            partial(_preflight, header="access-control-allow-origin"),
+            {("https://a", "https://b"): "https://a", ("*",): "*", (): None},
+        ),
+        "cors.max_age_s": Case(
+            partial(_preflight, header="access-control-max-age"), {600: "600", 5: "5"}, also={"cors.origins": ("*",)}
+        ),
+        "comments.first_s": Case(
+            _comments_before_an_event,
+            {50: 1, 0: 0},
+            also={"timers.first_event_s": 70, "comments.untouched": True, "comments.every_s": 0},
+        ),
+        "comments.every_s": Case(_comments_after_an_event, {50: 2, 0: 0}, also={"comments.untouched": True}),
+        "comments.untouched": Case(_comments_after_an_event, {True: 7, False: 0}),
         "timers.upstream_idle_s": Case(_kept_connections, {3: 2, 5: 1}),
         "timers.client_write_s": Case(_end_of_patience, {5: (Ending.CLIENT_STALLED, 5), 9: (Ending.CLIENT_STALLED, 9)}),
         "limits.body_s": Case(_end_of_a_slow_body, {5: (408, 5), 9: (408, 9)}),
@@ -412,21 +452,6 @@ IN_REAL_TIME: Mapping[str, Case] = MappingProxyType(
         "store.path": Case(_place_of_the_history, {"one.db": "one.db", "other.db": "other.db"}),
         "store.keep_days": Case(_bounds_of_the_history, {2: (2.0, 1024**3), 3: (3.0, 1024**3)}),
         "store.keep_bytes": Case(_bounds_of_the_history, {"2 MiB": (30.0, 2 << 20), "3 MiB": (30.0, 3 << 20)}),
-    }
-)
-
-ELSEWHERE: Mapping[str, str] = MappingProxyType(
-    {
-        "clients.listen": "tests/integration/test_cli_serve.py",
-        "clients.drain_s": "tests/integration/test_gateway_stop.py",
-        "operators.listen": "tests/integration/test_cli_serve.py",
-        "operators.names": "tests/integration/test_control_shell.py",
-        "auth.clients": "tests/unit/settings/test_load.py",
-        "pools[].backends[].url": "tests/integration/test_forward.py",
-        "pools[].backends[].tls_ca": "tests/integration/test_forward.py",
-        "pools[].backends[].driver": "tests/unit/settings/test_load.py",
-        "probes.scrape_s": "tests/integration/test_control_loop.py",
-        "probes.timeout_s": "tests/integration/test_control_loop.py",
     }
 )
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import gc
-import shutil
 import ssl
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -18,6 +16,7 @@ from gateway.core.routing.snapshot import TimerPolicy, WorkerPolicy
 from gateway.core.stream.summary import Ending, Outcome
 from gateway.proxy.forward import Exchange
 from tests.fakes.backend import End, Script, ScriptedBackend, answer
+from tests.fakes.certificates import make_certificate
 from tests.fakes.client import raw_client
 from tests.fakes.worker import backend_view, running_worker
 from tests.integration.test_relay_endings import HEAD, HELLO, REQUEST, ROLE, STOP, chunk
@@ -238,41 +237,8 @@ async def test_a_unix_socket_backend(tmp_path: Path) -> None:
         assert backend.accepted == 1
 
 
-def _certificate(folder: Path) -> tuple[Path, Path]:
-    openssl = shutil.which("openssl")
-    if openssl is None:
-        pytest.skip("no openssl command to make a certificate with")
-    key, cert = folder / "key.pem", folder / "cert.pem"
-    subprocess.run(
-        [
-            openssl,
-            "req",
-            "-x509",
-            "-newkey",
-            "ec",
-            "-pkeyopt",
-            "ec_paramgen_curve:prime256v1",
-            "-nodes",
-            "-days",
-            "2",
-            "-keyout",
-            str(key),
-            "-out",
-            str(cert),
-            "-subj",
-            "/CN=engine",
-            "-addext",
-            "subjectAltName=IP:127.0.0.1",
-        ],
-        check=True,
-        capture_output=True,
-        timeout=20,
-    )
-    return key, cert
-
-
 async def test_an_https_backend_is_verified(tmp_path: Path) -> None:
-    key, cert = _certificate(tmp_path)
+    key, cert = make_certificate(tmp_path)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(cert, key)
     async with ScriptedBackend(tls=context) as backend, running_worker() as worker:

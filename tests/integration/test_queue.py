@@ -78,9 +78,7 @@ def asking(worker: FakeWorker, user: str = "", *, key: str = "", **headers: str)
 
 async def waiting(worker: FakeWorker, count: int) -> None:
     """Wait until so many requests wait in the queue."""
-    async with asyncio.timeout(40):
-        while sum(it[0] for it in worker.gate.flows().get("main", {}).values()) != count:
-            await asyncio.sleep(0.001)
+    await worker.until(lambda: sum(it[0] for it in worker.gate.flows().get("main", {}).values()) == count)
 
 
 def key(key_id: str, **given: Any) -> Key:
@@ -115,11 +113,9 @@ async def test_two_backends_take_as_many_as_both_may() -> None:
         tasks = [asking(worker, str(at)) for at in range(5)]
         await waiting(worker, 1)
         assert worker.desk.in_flight == {"a": 2, "b": 2}
-        async with asyncio.timeout(10):
-            for at in range(5):
-                while len(engine.gates) <= at:
-                    await asyncio.sleep(0.001)
-                engine.let_go(at)
+        for at in range(5):
+            await worker.until(lambda at=at: len(engine.gates) > at)  # type: ignore[misc]
+            engine.let_go(at)
         assert [(await it).status for it in tasks] == [200] * 5
 
 

@@ -1,4 +1,4 @@
-"""The queue whatever comes: nobody is lost or served twice, weights are kept, nobody starves, flows keep their order."""
+"""The queue whatever comes: nobody is lost or served twice, weights are kept, nobody starves, order is kept."""
 
 from __future__ import annotations
 

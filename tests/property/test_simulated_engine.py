@@ -59,6 +59,9 @@ def test_every_choice_ends_once_with_exact_counts(
                 ledger.aborted |= {number} & ledger.submitted.keys()
         for _ in range(steps):
             ledger.advance(machine)
+    machine.inject(
+        Drift(kind=DriftKind.FOREIGN_TRAFFIC, magnitude=0.0), ledger.now
+    )  # strangers never end by themselves
     while machine.next_at() is not None:
         ledger.advance(machine)
     ledger.check(machine)

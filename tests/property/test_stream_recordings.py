@@ -99,7 +99,20 @@ def test_counts_are_the_engine_s_own_where_it_gave_any(recording: Recording) -> 
         assert summary.split_exactness is Exactness.EXACT
 
 
-@pytest.mark.parametrize("recording", STREAMS, ids=ids(STREAMS))
+# Streams whose only token, or whose whole thought, is not sent.
+WORDLESS = {"responses-stream-empty", "responses-stream-no-reasoning-length", "messages-stream-empty"}
+WORDED = [recording for recording in STREAMS if recording.name.split("/")[1] not in WORDLESS]
+
+
+@pytest.mark.parametrize("name", sorted(WORDLESS))
+def test_a_stream_without_a_word_is_whole_and_counted_but_has_no_first_token(name: str) -> None:
+    summary = summary_of(load(f"vllm-0.32-cpu/{name}"))
+    assert summary.first_token is None
+    assert summary.terminal
+    assert summary.completion_tokens
+
+
+@pytest.mark.parametrize("recording", WORDED, ids=ids(WORDED))
 def test_channels_never_take_more_time_or_tokens_than_there_are(recording: Recording) -> None:
     summary = summary_of(recording)
     assert summary.first_token is not None
@@ -165,6 +178,14 @@ BADLY_ENDED = {
     "sigkill-stream": Outcome.UPSTREAM_ERROR,  # the connection closed
     "sigkill-nonstream": Outcome.UPSTREAM_ERROR,
     "engine-killed-stream": Outcome.UPSTREAM_ERROR,  # an error event, then [DONE]
+    "engine-killed-responses-stream": Outcome.UPSTREAM_ERROR,  # the connection closed
+    "engine-killed-responses-nonstream": Outcome.UPSTREAM_ERROR,  # 500
+    "engine-killed-messages-stream": Outcome.UPSTREAM_ERROR,  # an error event, then a proper end
+    "engine-killed-messages-nonstream": Outcome.UPSTREAM_ERROR,
+    "sigterm-abort-messages-stream": Outcome.UPSTREAM_ERROR,  # a message without a reason to stop
+    "sigterm-abort-messages-nonstream": Outcome.UPSTREAM_ERROR,
+    "sigterm-abort-responses-stream": Outcome.OK,  # "completed": nothing in it tells of the abort
+    "sigterm-abort-responses-nonstream": Outcome.OK,
     "drain-new-request-0": Outcome.UPSTREAM_ERROR,  # 500
     "drain-stream": Outcome.OK,
     "drain-nonstream": Outcome.OK,
@@ -233,6 +254,9 @@ def test_cut_anywhere_before_its_end_a_stream_is_never_ok(recording: Recording) 
         ("chat-stream-plain", Flag.ESTIMATED_TOTAL),
         ("messages-stream", Flag.ESTIMATED_SPLIT),
         ("responses-stream", Flag.NO_FINISH_WINDOW),
+        ("responses-stream-tool", Flag.TOOL_CALLS),
+        ("messages-stream-tool", Flag.TOOL_CALLS),
+        ("responses-stream-no-reasoning", Flag.REASONING_HIDDEN),
         ("chat-stream-continuous-usage", Flag.CONTINUOUS_USAGE),
     ],
 )

@@ -15,6 +15,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from gateway.core.stream.delivery.mode import Delivery
 from gateway.errors import InvalidKey, KeyForbidden
 
 PREFIX: Final = "pk-"
@@ -50,10 +51,10 @@ class KeyLimits(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class KeyDefaults(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a request of the key gets that says nothing itself; "": what everybody gets."""
+    """What a request of the key gets that says nothing itself; None and "": what everybody gets."""
 
     priority: int = 0
-    reasoning: str = ""
+    reasoning: Delivery | None = None
     metrics: str = ""
 
 
@@ -133,12 +134,10 @@ def check_scope(key: Key, scope: KeyScope) -> None:
         raise KeyForbidden(f"this key has not the scope {scope}")
 
 
-def check_model(key: Key, model: str) -> None:
-    """Raise KeyForbidden when the key is not for that model, whether there is one of that name or not."""
-    if not key.may_use(model):
-        raise KeyForbidden(
-            "this key is not for that model" if model else "this key takes a model's name", param="model"
-        )
+def check_model(key: Key, names: Iterable[str]) -> None:
+    """Raise KeyForbidden when the key is not for a model of any of these ``names``, whether there is one or not."""
+    if not any(map(key.may_use, names)):
+        raise KeyForbidden("this key is not for that model, or takes a model's name", param="model")
 
 
 def salt_of(key: Key, *, given: str) -> str:

@@ -13,7 +13,7 @@ import re
 from typing import Final, TypeVar
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw, Struct, structs
 
 from gateway.core.stream.summary import Dialect, RequestShape
 from gateway.errors import BadRequest
@@ -107,7 +107,12 @@ def given_salt(body: ParsedBody) -> str:
 
 def salted(body: ParsedBody, salt: str) -> ParsedBody:
     """``body`` with ``cache_salt``: prompts share an engine's prefix cache only with those of the same salt."""
-    return msgspec.structs.replace(body, fields={**body.fields, "cache_salt": Raw(msgspec.json.encode(salt))})
+    return structs.replace(body, fields={**body.fields, "cache_salt": Raw(msgspec.json.encode(salt))})
+
+
+def renamed(body: ParsedBody, model: str) -> ParsedBody:
+    """The same request for another ``model``."""
+    return structs.replace(body, fields={**body.fields, "model": Raw(msgspec.json.encode(model))}, model=model)
 
 
 def emit_body(body: ParsedBody, *, inject_usage: bool) -> bytes:

@@ -6,6 +6,7 @@ constant of this table, never bytes from the client; a query string is not forwa
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from enum import StrEnum
 from types import MappingProxyType
@@ -25,6 +26,8 @@ class Serves(StrEnum):
     READY = "ready"
     VERSION = "version"
     USAGE = "usage"
+    REASONING = "reasoning"
+    PREFLIGHT = "preflight"
 
 
 class Endpoint(Struct, frozen=True):
@@ -48,6 +51,7 @@ _GET: Final = frozenset({"GET", "HEAD"})
 _ALL: Final = (
     Endpoint("chat", "/v1/chat/completions", _POST, Serves.ENGINE, Dialect.CHAT),
     Endpoint("completions", "/v1/completions", _POST, Serves.ENGINE, Dialect.COMPLETIONS),
+    Endpoint("reasoning", "/v1/reasoning/{id}", frozenset({"GET"}), Serves.REASONING),
     Endpoint("models", "/v1/models", _GET, Serves.MODELS),
     Endpoint("usage", "/v1/usage", _GET, Serves.USAGE),
     Endpoint("health", "/health", _GET, Serves.HEALTH),
@@ -57,3 +61,14 @@ _ALL: Final = (
 
 ENDPOINTS: Final[Mapping[str, Endpoint]] = MappingProxyType({endpoint.path: endpoint for endpoint in _ALL})
 """Path -> endpoint."""
+
+SIDE_ID: Final = re.compile(r"[0-9a-f]{1,4}-[A-Za-z0-9_-]{32}")
+"""The id of a side stream: the worker's slot, and what cannot be guessed."""
+
+_SIDE_PREFIX: Final = "/v1/reasoning/"
+
+
+def side_id_in(path: str) -> str | None:
+    """The id in the path of a side stream; None for any other path."""
+    side_id = path.removeprefix(_SIDE_PREFIX)
+    return side_id if side_id != path and SIDE_ID.fullmatch(side_id) else None

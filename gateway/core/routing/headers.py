@@ -28,7 +28,11 @@ _NOT_DOWNSTREAM: Final = frozenset(
         b"x-gateway-backend",
         b"x-gateway-profile",
         b"x-gateway-error",
+        b"x-gateway-reasoning-stream",
         b"set-cookie",
+        b"access-control-allow-origin",
+        b"access-control-allow-credentials",
+        b"access-control-expose-headers",
     }
 )
 

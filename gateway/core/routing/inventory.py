@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from gateway.core.routing.backend import BackendState
-from gateway.core.routing.snapshot import ModelCard, Snapshot
+from gateway.core.routing.snapshot import Alias, ModelCard, Snapshot
 
 MAX_CARDS: Final = 1000
 """Models of one backend that are taken in; LoRA adapters count as models."""
@@ -81,6 +81,22 @@ def union(
                 return tuple(cards.values())
             cards[card.id] = card
     return tuple(cards.values())
+
+
+def with_aliases(cards: tuple[ModelCard, ...], aliases: Iterable[Alias]) -> tuple[ModelCard, ...]:
+    """``cards``, and one more for each alias of one of them: that model's own, under the alias' name.
+
+    An alias of a model that is not shown is not shown either.  One that is also the name of a model stands for the
+    alias, as it does in requests.
+    """
+    known = {card.id: card for card in cards}
+    shown = dict(known)
+    for alias in aliases:
+        card = known.get(alias.model)
+        if card is not None:
+            content = {**msgspec.json.decode(card.raw, type=dict[str, Raw]), "id": alias.name}
+            shown[alias.name] = ModelCard(id=alias.name, raw=msgspec.json.encode(content))
+    return tuple(shown.values())
 
 
 def unreported(snapshot: Snapshot) -> dict[str, tuple[str, ...]]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from msgspec import Struct
 
 from gateway.core.routing.backend import BackendState
+from gateway.core.routing.cors import CorsPolicy
+from gateway.core.stream.delivery.mode import ReasoningPolicy
 
 
 class TimerPolicy(Struct, frozen=True, kw_only=True):
@@ -50,12 +52,38 @@ class HeaderPolicy(Struct, frozen=True, kw_only=True):
     profile_name: bool = True
 
 
+class SidePolicy(Struct, frozen=True, kw_only=True):
+    """Reasoning on streams of its own.
+
+    ``keep_s`` after its end one can still be read, ``buffer_bytes`` of it are kept, one worker has ``streams`` of them.
+    """
+
+    keep_s: float = 60.0
+    buffer_bytes: int = 1024 * 1024
+    streams: int = 1024
+
+
+class CommentPolicy(Struct, frozen=True, kw_only=True):
+    """Comments to clients while a stream is silent, in seconds; 0 switches one off.
+
+    ``first_s``: without a first event for so long the head goes out with a comment, which gives up a real status;
+    ``every_s``: between two events.  ``untouched``: also in streams that are relayed as the engine sends them.
+    """
+
+    first_s: float = 15.0
+    every_s: float = 15.0
+    untouched: bool = False
+
+
 class WorkerPolicy(Struct, frozen=True, kw_only=True):
     """The runtime settings that workers need."""
 
     timers: TimerPolicy = TimerPolicy()
     limits: LimitPolicy = LimitPolicy()
     headers: HeaderPolicy = HeaderPolicy()
+    side: SidePolicy = SidePolicy()
+    comments: CommentPolicy = CommentPolicy()
+    cors: CorsPolicy = CorsPolicy()
 
 
 class BackendView(Struct, frozen=True, kw_only=True):
@@ -78,9 +106,17 @@ class BackendView(Struct, frozen=True, kw_only=True):
     stopping: bool = False
 
 
+class Alias(Struct, frozen=True):
+    """Another name that clients use for ``model``, which is the name that the engines know."""
+
+    name: str
+    model: str
+
+
 class PoolView(Struct, frozen=True, kw_only=True):
     """Backends that serve the same models.  ``models`` empty: whatever its backends report.
 
+    ``reasoning`` holds for all of them but those with one of their own in ``model_reasoning``.
     How requests wait for it: at most ``concurrency`` at once on each backend (0: no bound, nobody waits), ``queue``
     places, ``queue_s`` at most and not beyond ``deadline_s`` after they came (0: no deadline); ``hold_s``: how long for
     a backend that is expected back (0: not at all).
@@ -93,6 +129,13 @@ class PoolView(Struct, frozen=True, kw_only=True):
     queue_s: float = 60.0
     deadline_s: float = 0.0
     hold_s: float = 0.0
+    aliases: tuple[Alias, ...] = ()
+    reasoning: ReasoningPolicy = ReasoningPolicy()
+    model_reasoning: dict[str, ReasoningPolicy] = {}
+
+    def reasoning_of(self, model: str) -> ReasoningPolicy:
+        """What holds for one model."""
+        return self.model_reasoning.get(model, self.reasoning)
 
 
 class ModelCard(Struct, frozen=True, kw_only=True):

@@ -14,8 +14,10 @@ from gateway.core.stream.answer import Answer
 from gateway.core.stream.chat import Delta, tool_bytes
 from gateway.core.stream.chunk import ABSENT, UNREADABLE, is_given, utf8_bytes
 from gateway.core.stream.counts import TextLengths
+from gateway.core.stream.delivery.mode import ThinkTags
 from gateway.core.stream.report import report_body
 from gateway.core.stream.summary import Dialect, Flag, RequestShape, StreamSummary
+from gateway.core.stream.tagged import tagged_bytes
 
 
 class _Choice(Struct, gc=False):
@@ -64,13 +66,18 @@ _RESPONSE: Final = json.Decoder(_Response)
 _MESSAGE: Final = json.Decoder(_Message)
 
 
-def summarise_body(dialect: Dialect, body: bytes, shape: RequestShape) -> StreamSummary:
-    """Return the summary of a whole answer; never raises: an unreadable body gives an unfinished answer."""
+def summarise_body(
+    dialect: Dialect, body: bytes, shape: RequestShape, *, tags: ThinkTags | None = None
+) -> StreamSummary:
+    """Return the summary of a whole answer; never raises: an unreadable body gives an unfinished answer.
+
+    ``tags``: reasoning stands in the text of chat and completions, between tags.
+    """
     answer = Answer()
     try:
         match dialect:
             case Dialect.CHAT | Dialect.COMPLETIONS:
-                lengths = _read_completion(_COMPLETION.decode(body), answer)
+                lengths = _read_completion(_COMPLETION.decode(body), answer, tags)
             case Dialect.RESPONSES:
                 lengths = _read_response(_RESPONSE.decode(body), answer)
             case Dialect.MESSAGES:
@@ -82,16 +89,18 @@ def summarise_body(dialect: Dialect, body: bytes, shape: RequestShape) -> Stream
     return report_body(answer, shape, lengths=lengths, finished=answer.ended_well(shape.n))
 
 
-def _read_completion(body: _Completion, answer: Answer) -> TextLengths:
+def _read_completion(body: _Completion, answer: Answer, tags: ThinkTags | None) -> TextLengths:
     reasoning = content = tool = 0
     for choice in body.choices or ():
         answer.begin(choice.index)
         if choice.finish_reason:
             answer.finish(choice.index, choice.finish_reason)
-        content += utf8_bytes(choice.text or "")
         message = choice.message
+        text = choice.text or (message.content if message is not None else None) or ""
+        thought, said = (0, utf8_bytes(text)) if tags is None else tagged_bytes(text, tags)
+        reasoning += thought
+        content += said
         if message is not None:
-            content += utf8_bytes(message.content or "")
             reasoning += utf8_bytes(message.reasoning or message.reasoning_content or "")
             if message.tool_calls:
                 answer.tool_seen = True

@@ -16,6 +16,7 @@ from gateway.core.stream.chunk import read_metrics, read_usage
 from gateway.core.stream.counts import TextLengths, TokenCounts, count_tokens
 from gateway.core.stream.rates import decode_window, measure_rates
 from gateway.core.stream.summary import Exactness, Flag, RequestShape, StreamSummary
+from gateway.core.stream.timeline import Timeline
 
 # Tokens of a choice that have no chunk of their own: an opening marker, a closing marker, an end token.
 _CHUNKLESS_TOKENS: Final = 3
@@ -78,11 +79,9 @@ def report_stream(answer: Answer, shape: RequestShape, *, defects: Defects, now:
     acceptance = metrics.mean_acceptance_length if metrics is not None else None
     rates = measure_rates(timeline, counts, choices=choices, acceptance=acceptance)
     window = decode_window(timeline)
-    flags |= _count_flags(counts) | _defect_flags(defects)
+    flags |= _count_flags(counts) | _defect_flags(defects) | _time_flags(timeline)
     if window is not None and not window.marked:
         flags.add(Flag.NO_FINISH_WINDOW)
-    if timeline.early_chunks > _EARLY_SHARE * max(0, timeline.chunks - 1):
-        flags.add(Flag.BURST_START)
     if _sent_tokens(counts) > lengths.chunks + _CHUNKLESS_TOKENS * choices:
         flags.add(Flag.SEVERAL_TOKENS_PER_CHUNK)
     return StreamSummary(
@@ -181,6 +180,11 @@ def _defect_flags(defects: Defects) -> set[Flag]:
     if defects.disabled:
         flags.add(Flag.TAP_DISABLED)
     return flags
+
+
+def _time_flags(timeline: Timeline) -> set[Flag]:
+    early = timeline.early_chunks > _EARLY_SHARE * max(0, timeline.chunks - 1)
+    return {Flag.BURST_START} if early else set()
 
 
 def _in_order(flags: set[Flag]) -> tuple[Flag, ...]:

@@ -13,11 +13,13 @@ from gateway.core.stream.answer import Answer
 from gateway.core.stream.body import summarise_body
 from gateway.core.stream.chat import ChatReader, CompletionsReader
 from gateway.core.stream.chunk import UNREADABLE
+from gateway.core.stream.delivery.mode import ThinkTags
 from gateway.core.stream.messages import MessagesReader
 from gateway.core.stream.report import Defects, report_stream
 from gateway.core.stream.responses import ResponsesReader
 from gateway.core.stream.sse import EventFramer
 from gateway.core.stream.summary import Dialect, Flag, RequestShape, StreamSummary
+from gateway.core.stream.tagged import TaggedReader
 
 __all__ = ["EventReader", "Tap", "summarise_body"]
 
@@ -38,11 +40,14 @@ class Tap:
 
     __slots__ = ("_answer", "_bad_events", "_disabled", "_framer", "_read", "_shape", "_timeline")
 
-    def __init__(self, dialect: Dialect, shape: RequestShape, *, max_event_bytes: int) -> None:
+    def __init__(
+        self, dialect: Dialect, shape: RequestShape, *, max_event_bytes: int, tags: ThinkTags | None = None
+    ) -> None:
+        """``tags``: reasoning stands in the text, between tags."""
         self._answer = Answer()
         self._timeline = self._answer.timeline
         self._framer = EventFramer(max_event_bytes)
-        self._read = _make_reader(dialect, self._answer).read
+        self._read = _make_reader(dialect, self._answer, tags).read
         self._shape = shape
         self._bad_events = 0
         self._disabled = False
@@ -89,8 +94,10 @@ class Tap:
             self._bad_events += 1
 
 
-def _make_reader(dialect: Dialect, answer: Answer) -> EventReader:
+def _make_reader(dialect: Dialect, answer: Answer, tags: ThinkTags | None) -> EventReader:
     match dialect:
+        case Dialect.CHAT | Dialect.COMPLETIONS if tags is not None:
+            return TaggedReader(answer, tags)
         case Dialect.CHAT:
             return ChatReader(answer)
         case Dialect.COMPLETIONS:

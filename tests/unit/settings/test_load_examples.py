@@ -14,10 +14,10 @@ from gateway.settings.section import walk
 
 ROOT = Path(__file__).parents[3]
 DEFAULT = ROOT / "config" / "gateway.yaml"
-EXAMPLES = sorted((ROOT / "config" / "examples").glob("*.yaml"))
+EXAMPLES = sorted((ROOT / "config" / "examples").rglob("*.yaml"))
 
 
-@pytest.mark.parametrize("path", [DEFAULT, *EXAMPLES], ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", [DEFAULT, *EXAMPLES], ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_each_file_loads(path: Path) -> None:
     assert load(path, environ={}, look_at_host=False).runtime.pools
 

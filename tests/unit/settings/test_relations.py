@@ -54,6 +54,21 @@ def found(data: dict[str, Any]) -> list[tuple[str, str]]:
         ),
         ({"pools": [pool("p", A, min_available=2)]}, "pools[0].min_available", "more than the pool's 1 backend"),
         ({"pools": [pool("p", backend("a", "http://localhost:8080"))]}, "pools[0].backends[0].url", "gateway's own"),
+        (
+            {"pools": [pool("p", A, reasoning={"think_opened": True})]},
+            "pools[0].reasoning.think_opened",
+            "only with think_tags",
+        ),
+        (
+            {"pools": [pool("p", A, reasoning={"think_tags": True, "models": [{"model": "m", "think_opened": True}]})]},
+            "pools[0].reasoning.models[0].think_opened",
+            "only with think_tags",
+        ),
+        (
+            {"pools": [pool("p", A, reasoning={"models": [{"model": "m"}, {"model": "m"}]})]},
+            "pools[0].reasoning.models[1].model",
+            "the same model as pools[0].reasoning.models[0].model",
+        ),
         ({"pools": [pool("p", A | {"tls_ca": "x.pem"})]}, "pools[0].backends[0].tls_ca", "only an https backend"),
     ],
 )

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 import pytest
 
-from gateway.core.routing.snapshot import HeaderPolicy, LimitPolicy, TimerPolicy, WorkerPolicy
-from gateway.settings import parse, to_policy
+from gateway.core.routing.snapshot import HeaderPolicy, LimitPolicy, SidePolicy, TimerPolicy, WorkerPolicy
+from gateway.core.stream.delivery.mode import Delivery, ReasoningPolicy, ThinkTags
+from gateway.settings import parse, to_policy, to_reasoning
+from gateway.settings.reasoning import ModelReasoning, Reasoning, Side
 from gateway.settings.runtime import Headers, Limits, Timers
 from gateway.settings.section import Section
 
@@ -26,7 +28,9 @@ WITHOUT_SETTING = {"profile_name"}
 """Of no effect until backends have profiles, so not offered."""
 
 
-@pytest.mark.parametrize("section, policy", [(Timers, TimerPolicy), (Limits, LimitPolicy), (Headers, HeaderPolicy)])
+@pytest.mark.parametrize(
+    "section, policy", [(Timers, TimerPolicy), (Limits, LimitPolicy), (Headers, HeaderPolicy), (Side, SidePolicy)]
+)
 def test_a_section_and_its_policy_have_the_same_names_and_defaults(section: type[Section], policy: Any) -> None:
     values = {name: value for name, value in msgspec.structs.asdict(policy()).items() if name not in WITHOUT_SETTING}
     assert section().model_dump() == values
@@ -38,3 +42,15 @@ def test_the_policy_holds_what_was_configured() -> None:
         limits=LimitPolicy(body_bytes=1024**2),
         headers=HeaderPolicy(backend_name=False),
     )
+
+
+def test_what_a_pool_or_model_says_of_reasoning_becomes_its_policy() -> None:
+    assert to_reasoning(Reasoning()) == ReasoningPolicy()
+    assert to_reasoning(Reasoning(mode="drop")) == ReasoningPolicy(mode=Delivery.DROP)
+    assert to_reasoning(ModelReasoning(model="m", think_tags=True, think_opened=True)) == ReasoningPolicy(
+        tags=ThinkTags(opened=True)
+    )
+
+
+def test_the_modes_of_the_settings_are_those_of_delivery() -> None:
+    assert set(get_args(Reasoning.model_fields["mode"].annotation)) == {"default", *Delivery}

@@ -4,8 +4,9 @@ import json
 import re
 from typing import Any
 
-from gateway.simulator.answer import Answer, Manners
+from gateway.simulator.answer import Answer
 from gateway.simulator.asked import Asked
+from gateway.simulator.reply import Manners
 from gateway.simulator.request import Channel, Emission, Timing, Token
 from gateway.simulator.shapes import Form, Identity
 
@@ -19,11 +20,18 @@ TIMING = Timing(queued_at=0.0, scheduled_at=1.0, first_token_at=3.0, last_token_
 def answer(manners: Manners | None = None, *, form: Form = Form.CHAT, **asked: Any) -> Answer:
     fields = {"form": form, "prompt": "p", "prompt_tokens": 2, "max_tokens": 9, "stream": True} | asked
     identity = Identity(form, "i", 1, "m", "f")
-    return Answer(identity, Asked(**fields), manners=manners or Manners(), tool_ids=[""] * fields.get("n", 1))
+    return Answer(identity, Asked(**fields), manners=manners or Manners(), hexes=lambda digits: "0" * digits)
 
 
-def feed(of: Answer, *tokens: Token, finish: str | None = None, choice: int = 0, made: int = 0) -> list[dict[str, Any]]:
-    timing = TIMING if finish else None
+def feed(
+    of: Answer,
+    *tokens: Token,
+    finish: str | None = None,
+    choice: int = 0,
+    made: int = 0,
+    timing: Timing | None = TIMING,
+) -> list[dict[str, Any]]:
+    timing = timing if finish else None
     due = of.take(Emission(1, choice, tokens, finish, made or len(tokens), 0, timing))
     data = of.flush(due) if due is not None else b""
     return [json.loads(text) for text in re.findall(rb"data: (\{.*)\n", data)]
@@ -114,3 +122,33 @@ def test_a_broken_stream_says_so_and_ends_properly() -> None:
     data = answer().broken("why")
     assert b'"message": "why"' in data
     assert data.endswith(b"e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n")
+
+
+FOUND = Timing(
+    queued_at=0.0, scheduled_at=1.0, first_token_at=3.0, last_token_at=7.0, cached_tokens=32, extra_prompt_tokens=100
+)
+
+
+def usage_of(manners: Manners, timing: Timing) -> dict[str, Any]:
+    of = answer(manners, include_usage=True)
+    usage: dict[str, Any] = feed(of, WORD, finish="length", timing=timing)[-1]["usage"]
+    return usage
+
+
+def test_tokens_that_were_found_in_the_cache_are_told_where_that_is_asked_for_and_there_are_any() -> None:
+    told = usage_of(Manners(prompt_details=True), FOUND)
+    assert told["prompt_tokens_details"] == {"cached_tokens": 32}
+    assert list(told)[:4] == ["prompt_tokens", "total_tokens", "completion_tokens", "prompt_tokens_details"]
+    assert "prompt_tokens_details" not in usage_of(Manners(prompt_details=True), TIMING)
+    assert "prompt_tokens_details" not in usage_of(Manners(), FOUND)
+
+
+def test_a_shift_of_context_is_in_the_usage() -> None:
+    usage = usage_of(Manners(), FOUND)
+    assert (usage["prompt_tokens"], usage["total_tokens"]) == (102, 103)
+
+
+def test_a_whole_body_has_the_details_too() -> None:
+    of = answer(Manners(prompt_details=True), stream=False)
+    of.take(Emission(1, 0, (WORD,), "length", 1, 0, FOUND))
+    assert json.loads(of.whole())["usage"]["prompt_tokens_details"] == {"cached_tokens": 32}

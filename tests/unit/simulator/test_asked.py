@@ -82,3 +82,16 @@ def test_bytes_that_are_no_text_are_refused() -> None:
     with pytest.raises(Refused) as refused:
         read_chat(b"\xff\xfe{", b"application/json", limits=LIMITS)
     assert refused.value.status == 400
+
+
+def test_a_salt_is_kept() -> None:
+    assert chat(cache_salt="s").salt == completions(prompt="x", cache_salt="s").salt == "s"
+    assert chat().salt == ""
+
+
+@pytest.mark.parametrize("salt", ["", 7, ["s"]])
+def test_a_salt_that_is_none_is_refused(salt: object) -> None:
+    with pytest.raises(Refused) as refused:
+        chat(cache_salt=salt)
+    assert refused.value.status == 400
+    assert b"cache_salt" in refused.value.body

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import itertools
+from statistics import fmean, pstdev
 
 import pytest
 
-from gateway.simulator.drift import OF_THE_PROCESS, POWER_CAP_BIT, SW_THERMAL_BIT, Drift, DriftKind
+from gateway.simulator.drift import OF_THE_PROCESS, Drift, DriftKind
 from gateway.simulator.engine import SimEngine
-from gateway.simulator.gpu import IDLE_BIT, GpuHost, GpuReading
+from gateway.simulator.gpu import IDLE_BIT, GpuHost, Work
+from gateway.simulator.readings import GpuReading, HostReading
+from gateway.simulator.signs import POWER_CAP_BIT, SW_THERMAL_BIT
 from tests.fakes.presets import engine, forced, preset, quiet, run
 
 CALM = quiet(preset())
@@ -30,7 +33,17 @@ def single_s(machine: SimEngine, now: float, tokens: int = 200) -> float:
 def looked(machine: SimEngine, gpu: int = 0, *, streams: int = 1) -> GpuReading:
     host = GpuHost(CALM.box)
     host.hold(7, "VLLM::Worker_TP0", bytes_each=80 * 1024**3)
-    return host.reading(gpu, streams=streams, drifts=machine.pacer.drifts)
+    return host.reading(gpu, Work(streams=streams), drifts=machine.pacer.drifts)
+
+
+def host_of(machine: SimEngine) -> HostReading:
+    return GpuHost(CALM.box).host_reading(allreduce_s=25e-6, drifts=machine.pacer.drifts)
+
+
+def run_of(machine: SimEngine, now: float, tokens: int = 256) -> list[float]:
+    """The instants of the tokens of one stream."""
+    number = machine.submit(forced(tokens), now)
+    return [at for at, _ in run(machine, now=now).of(number)]
 
 
 @pytest.mark.parametrize("kind", SLOWING)
@@ -63,18 +76,23 @@ def test_a_slow_ramp_reaches_its_magnitude_in_its_time() -> None:
 
 
 def test_stolen_cores_show_in_the_first_token_and_the_gaps() -> None:
-    machine = engine(CALM)
-    before = machine.submit(forced(400), 0.0)
-    calm = run(machine).of(before)
-    machine.inject(Drift(kind=DriftKind.CPU_THEFT, magnitude=0.07), 100.0)
-    number = machine.submit(forced(400), 100.0)
-    robbed = run(machine).of(number)
-    assert robbed[0][0] - 100.0 > calm[0][0] + 0.02
-    gaps = sorted(b - a for (a, _), (b, _) in itertools.pairwise(robbed))
-    assert gaps[len(gaps) * 99 // 100] > 1.4 * (calm[2][0] - calm[1][0])
-    assert (robbed[-1][0] - robbed[0][0]) / (calm[-1][0] - calm[0][0]) == pytest.approx(1.07, abs=0.04)
+    slower, ninety_ninth_s, late_s = [], [], []
+    for seed in range(20):
+        machine = engine(quiet(preset("qwen3-8b-h200")), seed=seed)
+        calm = run_of(machine, 0.0)
+        machine.inject(Drift(kind=DriftKind.CPU_THEFT, magnitude=0.07), 100.0)
+        robbed = run_of(machine, 100.0)
+        gaps = sorted(b - a for a, b in itertools.pairwise(robbed))
+        slower.append((robbed[-1] - robbed[0]) / (calm[-1] - calm[0]) - 1)
+        ninety_ninth_s.append(gaps[len(gaps) * 99 // 100])
+        late_s.append(robbed[0] - 100.0 - calm[0])
+    # Recorded: 7 % slower with a spread of 2.1 %, gaps' 99th percentile 17 ms, first token 24 ms later.
+    assert fmean(slower) == pytest.approx(0.07, abs=0.015)
+    assert pstdev(slower) == pytest.approx(0.021, abs=0.01)
+    assert fmean(ninety_ninth_s) == pytest.approx(0.017, abs=0.004)
+    assert fmean(late_s) == pytest.approx(0.0235, abs=0.002)
+    reading = host_of(machine)
     assert looked(machine).utilisation == 92
-    reading = GpuHost(CALM.box).host_reading(allreduce_s=25e-6, drifts=machine.pacer.drifts)
     assert reading.cpu_pressure > 20
     assert reading.run_delay_share > 0.2
 

@@ -109,10 +109,12 @@ def test_the_cache_of_keys_and_values_bounds_the_batch_but_one_always_runs() -> 
     for at in range(3):
         machine.submit(forced(100, prompt=400 if at == 2 else 100), 0.0)
     run(machine, until=0.5)
-    assert machine.counters().running == 1
-    assert machine.counters().kv_cache_usage > 0.3
+    assert machine.counters().running == 2
+    assert machine.counters().waiting == 1
+    assert machine.counters().kv_cache_usage > 0.7
     assert run(machine).counters == machine.counters()
     assert machine.counters().finished == {"length": 3}
+    assert machine.counters().preemptions_total > 0
 
 
 def test_long_prompts_are_computed_in_chunks_beside_the_stream_that_runs() -> None:
@@ -294,6 +296,14 @@ def test_a_load_event_can_leave_a_lasting_state() -> None:
     after = run_single(machine, 1e3)
     assert abs(after / before - 1) == pytest.approx(0.04, abs=0.003)
     assert run_single(machine, 2e3) == pytest.approx(after, rel=0.001)
+
+
+def test_a_short_load_leaves_nothing_however_long_the_engine_rests_after_it() -> None:
+    given = replace(CALM, noise=replace(CALM.noise, state_chance=1.0, load_event_s=100.0))
+    machine = engine(given)
+    before = run_single(machine, 0.0)
+    load(machine, [forced(128, seed=at) for at in range(64)], at_once=64)
+    assert run_single(machine, 1e4) == pytest.approx(before, rel=0.001)
 
 
 def run_single(machine: SimEngine, now: float) -> float:

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import re
 
+from msgspec.structs import replace
+
 from gateway.simulator.exposition import Page, Tallies
 from gateway.simulator.request import Timing
 from tests.fakes.plain_engine import PlainEngine
@@ -40,3 +42,33 @@ def test_every_family_says_that_it_is_simulated() -> None:
     helps = [line for line in page.splitlines() if line.startswith("# HELP")]
     assert len(helps) == sum(line.startswith("# TYPE") for line in page.splitlines())
     assert all(line.endswith("simulated.") for line in helps)
+
+
+def test_the_cache_and_the_preemptions_are_told() -> None:
+    counters = replace(
+        PlainEngine().counters(),
+        prompt_tokens_total=100,
+        prefix_queries_total=90,
+        prefix_hits_total=32,
+        preemptions_total=3,
+    )
+    tallies = Tallies()
+    timing = Timing(
+        queued_at=0.0, scheduled_at=0.5, first_token_at=1.0, last_token_at=3.0, cached_tokens=32, preemptions=2
+    )
+    tallies.ended(timing, prompt_tokens=40, tokens=5, max_tokens=9)
+    page = Page("m", created=1.0).render(counters, tallies)
+    labels = 'engine="0",model_name="m"'
+    for name, expected in [
+        ("prefix_cache_queries_total", 90),
+        ("prefix_cache_hits_total", 32),
+        ("num_preemptions_total", 3),
+        ("prompt_tokens_cached_total", 32),
+        ("request_prefill_kv_computed_tokens_sum", 8),
+        ("request_num_preemptions_sum", 2),
+    ]:
+        assert value(page, f"vllm:{name}{{{labels}}}") == expected
+    sources = {"local_compute": 68, "local_cache_hit": 32, "external_kv_transfer": 0}
+    for source, expected in sources.items():
+        series = f'vllm:prompt_tokens_by_source_total{{engine="0",model_name="m",source="{source}"}}'
+        assert value(page, series) == expected

@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from gateway.simulator.drift import POWER_CAP_BIT, Drifts
-from gateway.simulator.gpu import RESERVED_BYTES, GpuHost
+from gateway.simulator.drifting import Drifts
+from gateway.simulator.gpu import RESERVED_BYTES, GpuHost, Work
 from gateway.simulator.loading import Phase, needed_bytes, plan_start
 from gateway.simulator.nccl import AllReduce, Outcome, resolve
 from gateway.simulator.physics import decode_parts
 from gateway.simulator.presets import Preset
+from gateway.simulator.signs import POWER_CAP_BIT
 from tests.fakes.presets import preset
 
 KIMI = preset()
@@ -31,7 +32,7 @@ def test_memory_is_held_by_process_and_free_when_it_ends() -> None:
     free = host.free_bytes(0)
     host.hold(10, "VLLM::Worker_TP0", bytes_each=80 * GIB, gpus=(0,))
     host.hold(11, "VLLM::Worker_TP1", bytes_each=80 * GIB, gpus=(1,))
-    reading = host.reading(0, streams=0, drifts=nothing())
+    reading = host.reading(0, Work(streams=0), drifts=nothing())
     assert [(process.pid, process.bytes_held) for process in reading.processes] == [(10, 80 * GIB)]
     assert reading.memory_used_bytes == 80 * GIB + RESERVED_BYTES
     assert host.free_bytes(0) == free - 80 * GIB
@@ -43,7 +44,7 @@ def test_memory_is_held_by_process_and_free_when_it_ends() -> None:
 def test_a_wedged_card_holds_memory_for_nobody() -> None:
     host = GpuHost(KIMI.box)
     host.wedge(3, 70 * GIB)
-    reading = host.reading(3, streams=0, drifts=nothing())
+    reading = host.reading(3, Work(streams=0), drifts=nothing())
     assert reading.processes == ()
     assert reading.memory_used_bytes == 70 * GIB + RESERVED_BYTES
     host.wedge(3, 0)
@@ -63,7 +64,7 @@ def test_errors_of_the_driver_are_kept_with_their_instant() -> None:
 def test_the_readings_are_those_of_the_recorded_card(streams: int, power_w: int, clock_mhz: int, reasons: int) -> None:
     host = GpuHost(H200.box)
     host.hold(719, "VLLM::EngineCor", bytes_each=129_534 * 1024**2)
-    reading = host.reading(0, streams=streams, drifts=nothing(H200))
+    reading = host.reading(0, Work(streams=streams), drifts=nothing(H200))
     assert reading.power_w == pytest.approx(power_w, rel=0.06)
     assert reading.sm_clock_mhz == clock_mhz
     assert reading.reasons == reasons
@@ -71,7 +72,7 @@ def test_the_readings_are_those_of_the_recorded_card(streams: int, power_w: int,
 
 
 def test_a_card_without_a_server_rests_deeper() -> None:
-    assert GpuHost(H200.box).reading(0, streams=0, drifts=nothing(H200)).power_w == 84
+    assert GpuHost(H200.box).reading(0, Work(streams=0), drifts=nothing(H200)).power_w == 84
 
 
 def test_a_start_goes_through_its_phases_in_the_published_time() -> None:

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from gateway.simulator.nccl import AllReduce, Backend, Outcome, Transport, resolve
-from gateway.simulator.physics import payload_bytes, prefill_s, single_stream_tps, tokens_per_step
+from gateway.simulator.physics import payload_bytes, prefill_parts, single_stream_tps, tokens_per_step
 from gateway.simulator.presets import Box, Graph, Link
 from tests.fakes.presets import preset, quiet
 
@@ -53,7 +53,9 @@ def test_forcing_ll_changes_nothing_on_a_healthy_box_and_much_on_a_broken_one() 
 def test_forcing_ll_makes_prompts_slower() -> None:
     stock, forced = started({}), started({"NCCL_PROTO": "LL,Simple;allreduce:LL"})
     assert forced.seconds(14_700_000) > 1.5 * stock.seconds(14_700_000)
-    assert prefill_s(preset(), forced, 1024) > prefill_s(preset(), stock, 1024)
+    slow, fast = (prefill_parts(preset(), given, 1024) for given in (forced, stock))
+    assert slow.wire_s > fast.wire_s
+    assert slow.computing_s == fast.computing_s
 
 
 def test_a_graph_file_mends_a_broken_search() -> None:
@@ -174,4 +176,27 @@ def test_drafts_widen_the_payload_and_bring_tokens() -> None:
     assert payload_bytes(glm, 2) == 6144 * 2 * 2
     assert tokens_per_step(glm) == pytest.approx(1.75)
     assert tokens_per_step(preset()) == 1
-    assert prefill_s(glm, started({}), 0) == 0
+    assert prefill_parts(glm, started({}), 0).computing_s == 0
+
+
+def test_more_channels_and_larger_buffers_are_paid_with_memory() -> None:
+    assert started({}).extra_buffer_bytes() == 0
+    spread = {"NCCL_MIN_CTAS": "16", "NCCL_MAX_CTAS": "32", "NCCL_BUFFSIZE": "33554432"}
+    assert started(spread).extra_buffer_bytes() == 2 * (16 * 32 - 4 * 4) * 1024**2
+    assert started({"NCCL_BUFFSIZE": "1024"}).extra_buffer_bytes() == 0
+    assert started(spread, box=preset("qwen3-8b-h200").box).extra_buffer_bytes() == 0
+
+
+def test_a_box_that_does_not_bear_ll128_gives_wrong_sums_where_it_is_chosen() -> None:
+    box = replace(HEALTHY, ll128_corrupts=True)
+    assert not started({}, box=box).corrupts
+    assert not started({"NCCL_PROTO": "LL,LL128,Simple"}, box=box).corrupts  # LL is chosen at this size
+    assert started({"NCCL_PROTO": "LL128"}, box=box).corrupts
+    assert not started({"NCCL_PROTO": "LL128"}).corrupts
+
+
+def test_false_peer_access_gives_wrong_sums_to_the_own_kernel_only() -> None:
+    two = replace(HEALTHY, gpus=2, link=Link.PIX, p2p_corrupts=True)
+    assert started({}, box=two).corrupts
+    assert not started({}, box=two, custom=False).corrupts
+    assert not started({"NCCL_P2P_DISABLE": "1"}, box=two).corrupts

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.simulator.spec import Defaults, options_of, read_spec
+from gateway.simulator.spec import Defaults, options_of, read_address, read_spec
 
 DEFAULTS = Defaults(model="m", version="0.32.0", max_model_len=100, gpus=8)
 
@@ -51,3 +51,11 @@ def test_the_fingerprint_follows_the_arguments() -> None:
 def test_no_number_is_an_error() -> None:
     with pytest.raises(ValueError, match="many"):
         read_spec(["--max-model-len", "many"], DEFAULTS)
+
+
+def test_the_address_among_the_arguments_wins_over_the_one_that_is_given() -> None:
+    arguments = ["serve", "m", "--port", "8123", "--host=0.0.0.0"]
+    assert read_address(arguments, host="127.0.0.1", port=8000) == ("0.0.0.0", 8123)
+    assert read_address(["serve", "m"], host="127.0.0.1", port=8000) == ("127.0.0.1", 8000)
+    with pytest.raises(ValueError, match="many"):
+        read_address(["--port", "many"], host="127.0.0.1", port=8000)

@@ -72,13 +72,14 @@ def test_a_key_is_for_its_scopes_and_models_only() -> None:
     check_scope(key, KeyScope.USAGE)
     with pytest.raises(KeyForbidden):
         check_scope(key, KeyScope.INFERENCE)
-    check_model(key, "kimi-k2.5")
-    check_model(key, "tiny")
+    check_model(key, ["kimi-k2.5"])
+    check_model(key, ["tiny"])
+    check_model(key, ["alias", "tiny"])
     for model in ("tiny2", "Kimi-k2.5", "glm", ""):
         with pytest.raises(KeyForbidden):
-            check_model(key, model)
-    check_model(ALICE, "")
-    check_model(ALICE, "whatever")
+            check_model(key, [model, model])
+    check_model(ALICE, [""])
+    check_model(ALICE, ["whatever"])
 
 
 def test_a_salt_is_the_key_s_own_divides_further_and_leads_not_back() -> None:
