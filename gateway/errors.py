@@ -14,15 +14,8 @@
     |   +-- NotAllowed                          403  the token lacks the scope, or a foreign Host or Origin
     |   +-- NotFound                            404  no backend, request or other thing of that name
     |   +-- TooManyAttempts                     429  too many wrong tokens from one address
-    |   +-- InvalidKey                          401  no client key, or none that is good
-    |   +-- KeyForbidden                        403  the key is good, but not for this
-    |   +-- QuotaExceeded                       429  the key's own limits are used up
     |   +-- ReaderTooSlow                       408  a side stream is read slower than its bound allows; an event
     +-- Overloaded             fault gateway    429  the gateway's own in-flight limit is reached
-    +-- QueueFull              fault gateway    503  no place to wait is left
-    +-- QueueTimeout           fault gateway    503  waited for as long as the pool allows
-    +-- DeadlineExceeded       fault gateway    504  the request's own deadline passed while it waited
-    +-- ControlAway            fault gateway    503  keys or usage are not known here at present
     +-- NothingServing         fault backend    503  no backend of the pool is serving
     +-- ShuttingDown           fault gateway    503  the gateway is on its way out
     +-- BackendError           fault backend    502
@@ -40,7 +33,8 @@
         +-- StoreUnusable
         +-- RuntimeDirUnusable
 
-Adapters translate third-party errors once, chained with ``from``.  ``code`` is stable: scripts may match it.
+What admission refuses stands in ``gateway/refusals.py``.  Adapters translate third-party errors once, chained with
+``from``.  ``code`` is stable: scripts may match it.
 """
 
 from __future__ import annotations
@@ -161,31 +155,6 @@ class TooManyAttempts(ClientError):
     retryable = True
 
 
-class InvalidKey(ClientError):
-    """No key of a client, or one that is unknown, revoked or expired: the answer does not tell which."""
-
-    code = "invalid_api_key"
-    type = "authentication_error"
-    status = 401
-
-
-class KeyForbidden(ClientError):
-    """The client's key is good, but not for this model, endpoint or priority."""
-
-    code = "key_forbidden"
-    type = "permission_error"
-    status = 403
-
-
-class QuotaExceeded(ClientError):
-    """A limit of the client's own key is used up: requests at once, by minute or day, or its part of the queue."""
-
-    code = "quota_exceeded"
-    type = "rate_limit_error"
-    status = 429
-    retryable = True
-
-
 class ReaderTooSlow(ClientError):
     """Reasoning on a stream of its own was read so slowly that it could not be kept."""
 
@@ -213,42 +182,6 @@ class Overloaded(GatewayError):
     code = "overloaded"
     type = "rate_limit_error"
     status = 429
-    retryable = True
-
-
-class QueueFull(GatewayError):
-    """Every place in the pool's queue is taken."""
-
-    code = "queue_full"
-    type = "service_unavailable"
-    status = 503
-    retryable = True
-
-
-class QueueTimeout(GatewayError):
-    """The request waited for as long as the pool lets one wait."""
-
-    code = "queue_timeout"
-    type = "service_unavailable"
-    status = 503
-    retryable = True
-
-
-class DeadlineExceeded(GatewayError):
-    """The request's deadline passed while it waited; no backend has heard of it."""
-
-    code = "deadline_exceeded"
-    type = "service_unavailable"
-    status = 504
-    retryable = True
-
-
-class ControlAway(GatewayError):
-    """The worker has not been told the keys, or control does not answer what only it knows."""
-
-    code = "control_away"
-    type = "service_unavailable"
-    status = 503
     retryable = True
 
 

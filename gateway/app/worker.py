@@ -88,16 +88,11 @@ class WorkerShell:
             on_lost=self._lost_control,
         )
         # Beside others it may hold nothing before it is told what.
-        share = 0 if spec.workers > 1 else None
+        lone, keys = spec.workers == 1, bool(spec.keys_path)
+        share = None if lone else 0
         self._desk = Desk(slot=slot, clock=self._clock, acknowledge=self._acknowledge, share=share)
         self._hurried: asyncio.TimerHandle | None = None
-        self._gate = Gate(
-            desk=self._desk,
-            clock=self._clock,
-            with_keys=bool(spec.keys_path),
-            lone=spec.workers == 1,
-            hurry=self._hurry,
-        )
+        self._gate = Gate(desk=self._desk, clock=self._clock, with_keys=keys, lone=lone, hurry=self._hurry)
         self._usage = UsageDesk(self._link.ask)
         self._settler = Settler(
             slot=slot, clock=self._clock, offer=self._link.offer, report_failure=self._link.offer_failure

@@ -19,12 +19,13 @@ from gateway.core.admission.keys import MAX_PRIORITY, Key, check_model
 from gateway.core.admission.ledger import Claim, ShareTable
 from gateway.core.link.messages import ControlMessage, NewKeys, NewSnapshot, RequestRecord, Shares
 from gateway.core.routing.endpoints import Endpoint
-from gateway.errors import BadRequest, GatewayError, KeyForbidden, QuotaExceeded
+from gateway.errors import BadRequest, GatewayError
 from gateway.proxy.keyring import Keyring
 from gateway.proxy.quotas import Quotas
 from gateway.proxy.route import Desk, Lease
 from gateway.proxy.visit import Visit
 from gateway.proxy.waiting import WaitingRoom
+from gateway.refusals import KeyForbidden, QuotaExceeded
 
 MAX_DEADLINE_S: Final = 86_400.0
 

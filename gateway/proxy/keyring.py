@@ -17,7 +17,8 @@ from aiohttp import hdrs, web
 from gateway.core.admission.keys import Key, KeyScope, KeyTable, check_scope, no_key, presented_key
 from gateway.core.admission.throttle import Throttle
 from gateway.core.routing.endpoints import Endpoint, Serves
-from gateway.errors import ControlAway, InvalidKey, TooManyAttempts
+from gateway.errors import TooManyAttempts
+from gateway.refusals import ControlAway, InvalidKey
 
 _BURST: Final = 20
 _EVERY_S: Final = 1.0

@@ -15,9 +15,10 @@ from typing import Final
 from gateway.core.admission.queue import FairQueue, Ticket
 from gateway.core.routing.backend import BackendState
 from gateway.core.routing.snapshot import PoolView
-from gateway.errors import DeadlineExceeded, GatewayError, NothingServing, QueueTimeout
+from gateway.errors import GatewayError, NothingServing
 from gateway.proxy.route import RETRY_AFTER_S, Desk, Lease
 from gateway.proxy.visit import Visit
+from gateway.refusals import DeadlineExceeded, QueueTimeout
 
 _COMING: Final = frozenset(
     {

@@ -17,8 +17,8 @@ from typing import Final
 from gateway.core.admission.keys import Key
 from gateway.core.admission.ledger import Claim, ShareTable
 from gateway.core.admission.quota import KeyMeter, Refusal, Resource, judge, limits_of
-from gateway.errors import QuotaExceeded
 from gateway.proxy.visit import Visit
+from gateway.refusals import QuotaExceeded
 
 PATIENCE_S: Final = 1.0
 """How long a request waits for a share that another worker may have: some rounds of sharing out."""

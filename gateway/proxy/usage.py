@@ -17,10 +17,11 @@ from msgspec import Struct
 from gateway.core.admission.keys import Key
 from gateway.core.admission.usage import KeyUsage, UsageCount
 from gateway.core.link.messages import AskUsage, UsageTold
-from gateway.errors import ControlAway, UnknownEndpoint
+from gateway.errors import UnknownEndpoint
 from gateway.proxy import envelope
 from gateway.proxy.visit import Visit
 from gateway.proxy.wire import ClientWire
+from gateway.refusals import ControlAway
 
 PATIENCE_S: Final = 2.0
 

@@ -14,10 +14,11 @@ from gateway.core.admission.ledger import Claim, ShareTable, places_on, queue_of
 from gateway.core.admission.queue import Ticket
 from gateway.core.routing.backend import BackendState
 from gateway.core.routing.snapshot import PoolView, Snapshot
-from gateway.errors import InvalidKey, QuotaExceeded, ShuttingDown
+from gateway.errors import ShuttingDown
 from gateway.proxy.line import Line, Waiter, flow_of, nothing_serves
 from gateway.proxy.route import RETRY_AFTER_S, SUSPECT_S, Desk, Lease
 from gateway.proxy.visit import Visit
+from gateway.refusals import InvalidKey, QuotaExceeded
 
 
 class WaitingRoom:

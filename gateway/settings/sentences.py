@@ -15,6 +15,7 @@ _WANTED: Final = MappingProxyType(
         "missing": "required, but not there",
         "value_error": "{error}",
         "literal_error": "must be {expected}",
+        "enum": "must be {expected}",
         "string_type": "must be text",
         "int_type": "must be a whole number",
         "int_parsing": "must be a whole number",
@@ -41,4 +42,4 @@ def sentence(detail: ErrorDetails) -> str:
     """What pydantic found, in a sentence that says what is wanted and repeats no value."""
     context = detail.get("ctx", {})
     wanted = _WANTED.get(detail["type"], detail["msg"]).format_map(context)
-    return wanted.replace("'", '"') if detail["type"] == "literal_error" else wanted
+    return wanted.replace("'", '"') if detail["type"] in {"literal_error", "enum"} else wanted

@@ -26,6 +26,8 @@ class FakeGateway:
 
     def __init__(self, now: float) -> None:
         self.seen: list[tuple[str, dict[str, str], dict[str, str]]] = []
+        self.bodies: list[bytes] = []
+        self.methods: list[str] = []
         self.status = status_report(now)
         self.backends = backend_reports(now)
         self.requests = request_rows(now)
@@ -64,7 +66,15 @@ def failure(status: int, code: str, message: str) -> tuple[int, bytes]:
 class _Handler(BaseHTTPRequestHandler):
     gateway: FakeGateway
 
+    def do_POST(self) -> None:
+        self.gateway.bodies.append(self.rfile.read(int(self.headers["Content-Length"])))
+        self.do_GET()
+
+    def do_DELETE(self) -> None:
+        self.do_GET()
+
     def do_GET(self) -> None:
+        self.gateway.methods.append(self.command)
         parts = urlsplit(self.path)
         query = dict(parse_qsl(parts.query))
         self.gateway.seen.append((parts.path, query, dict(self.headers)))

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.core.admission.queue import FairQueue, Ticket
-from gateway.errors import QueueFull, QuotaExceeded
+from gateway.refusals import QueueFull, QuotaExceeded
 
 WEIGHTS = st.lists(st.floats(0.25, 8.0), min_size=2, max_size=5)
 
@@ -20,6 +20,14 @@ def ticket(flow: str, *, at: float = 0.0, priority: int = 0, want: str = "m") ->
 
 def offer(queue: FairQueue, it: Ticket, *, places: int = 100_000) -> Ticket | None:
     return queue.offer(it, places=places, share=1.0, now=0.0)
+
+
+def serve(queue: FairQueue, *, cost: float = 500.0) -> Ticket:
+    """Serve whoever is next, to the end."""
+    first = queue.first()
+    assert first is not None
+    queue.settle(first.flow, charged=queue.serve(first, now=0.0), cost=cost)
+    return first
 
 
 @settings(max_examples=200, deadline=None)
@@ -35,10 +43,7 @@ def test_flows_that_never_run_dry_are_never_apart_by_more_than_one_request_of_ea
             offer(queue, ticket(name))
     served: Counter[str] = Counter()
     for _ in range(rounds):
-        first = queue.first()
-        assert first is not None
-        queue.serve(first, now=0.0)
-        served[first.flow] += 1
+        served[serve(queue).flow] += 1
         for one, w1 in zip(names, weights, strict=True):
             for two, w2 in zip(names, weights, strict=True):
                 assert served[one] / w1 - served[two] / w2 <= 1 / w1 + 1 / w2 + 1e-6
@@ -79,6 +84,29 @@ def test_tokens_follow_the_weights_though_what_a_request_costs_is_known_at_its_e
             assert apart <= allowed * (max(500, lengths[one]) / w1 + max(500, lengths[two]) / w2)
 
 
+@settings(max_examples=100, deadline=None)
+@given(cost=st.floats(1.0, 50_000.0), weight=st.floats(0.3, 5.0), places=st.integers(1, 8))
+def test_a_first_guess_that_is_far_off_moves_nobody_s_present(cost: float, weight: float, places: int) -> None:
+    """One flow has taken every place at a guess before the other comes; from then on both get their parts."""
+    queue = FairQueue()
+    for name, its in (("early", 1.0), ("late", weight)):
+        queue.weigh(name, its)
+    busy = [("early", queue.pass_by("early", now=0.0)) for _ in range(places)]
+    served: Counter[str] = Counter()
+    for name in ("early", "late"):
+        for _ in range(1000):
+            offer(queue, ticket(name))
+    for _ in range(40 * places):
+        flow, charged = busy.pop(0)
+        queue.settle(flow, charged=charged, cost=cost)
+        first = queue.first()
+        assert first is not None
+        busy.append((first.flow, queue.serve(first, now=0.0)))
+        served[first.flow] += 1
+    apart = served["late"] / weight - served["early"]
+    assert abs(apart) <= 2 * (places + 2) * max(1.0, 1 / weight)
+
+
 @settings(max_examples=150, deadline=None)
 @given(weights=WEIGHTS, seed=st.integers(0, 2**32))
 def test_nobody_starves(weights: list[float], seed: int) -> None:
@@ -91,16 +119,12 @@ def test_nobody_starves(weights: list[float], seed: int) -> None:
         for _ in range(chance.randint(50, 300)):
             offer(queue, ticket(name))
     for _ in range(chance.randint(0, 40)):
-        first = queue.first()
-        assert first is not None
-        queue.serve(first, now=0.0)
+        serve(queue)
     late = ticket(names[0])
     offer(queue, late)
     turns = 0
     while late.waiting:
-        first = queue.first()
-        assert first is not None
-        queue.serve(first, now=0.0)
+        serve(queue)
         turns += 1
     # Each other flow is at most one request ahead of the present, whatever its weight.
     assert turns <= 1 + len(weights)

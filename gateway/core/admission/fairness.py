@@ -1,10 +1,11 @@
-"""Weighted fairness between flows: who is next, by start times of a virtual clock (start-time fair queueing).
+"""Weighted fairness between flows: who is next, by a virtual clock (start-time fair queueing, charged afterwards).
 
 Station admit.  A flow is what one key sends to one pool; without keys there is one.  Each has a virtual time, which
-goes on by what it is given over its weight, and whoever is furthest behind is next.  A flow that had nothing to ask for
-begins at the present and saves nothing up.  What a request costs is known at its end only: it is charged what its
-flow's requests have cost so far, and the difference when it has ended.  So of any two flows that never run dry, neither
-gets more over its weight than the other by more than one request of each (Goyal, Vin, Cheng 1996, theorem 1).
+goes on by what its requests have cost over its weight, and whoever is furthest behind is next.  A flow that had nothing
+to ask for begins at the present and saves nothing up.  What a request costs is known at its end only: until then it
+counts with what its flow's requests have cost so far, and a wrong guess is forgotten with it, so it moves nobody's
+present.  Of two flows that never run dry neither gets more over its weight than the other by more than one request of
+each, and what is being served (Goyal, Vin, Cheng 1996, theorem 1, with several servers).
 Pure: virtual time is moved by what is given, never by a clock.
 """
 
@@ -22,37 +23,44 @@ LEAST_WEIGHT: Final = 1e-6
 
 
 class Flow:
-    """One flow's place in virtual time.  ``start``: of its next request while it asks for something."""
+    """One flow's place in virtual time.
 
-    __slots__ = ("_finish", "expected", "name", "start", "weight")
+    ``settled``: what its ended requests have cost over its weight; ``reserved``: tokens that those which are being
+    served are taken to cost.
+    """
+
+    __slots__ = ("expected", "name", "reserved", "settled", "weight")
 
     def __init__(self, name: str, *, weight: float, expected: float = FIRST_GUESS_TOKENS) -> None:
         self.name = name
         self.weight = max(LEAST_WEIGHT, weight)
         self.expected = expected
-        self.start = 0.0
-        self._finish = 0.0
+        self.settled = 0.0
+        self.reserved = 0.0
+
+    @property
+    def start(self) -> float:
+        """The virtual time of its next request."""
+        return self.settled + self.reserved / self.weight
 
     def begin(self, virtual: float) -> None:
         """It asks for something again, having asked for nothing."""
-        self.start = max(virtual, self._finish)
+        self.settled = max(virtual, self.settled)
 
     def give(self) -> float:
         """Its next request is served; what that is charged."""
-        self._finish = self.start + self.expected / self.weight
-        self.start = self._finish
+        self.reserved += self.expected
         return self.expected
 
     def correct(self, charged: float, cost: float) -> None:
         """A request that was charged ``charged`` has cost ``cost``."""
-        shift = (cost - charged) / self.weight
-        self._finish += shift
-        self.start += shift
+        self.reserved = max(0.0, self.reserved - charged)
+        self.settled += cost / self.weight
         self.expected += _LEARN * (cost - self.expected)
 
 
 class VirtualClock:
-    """The virtual time of one server: the start of what was served last; it never goes back."""
+    """The present of one server: how far those have come who were served; it never goes back."""
 
     __slots__ = ("now",)
 
@@ -61,5 +69,5 @@ class VirtualClock:
 
     def serve(self, flow: Flow) -> float:
         """Serve the next request of ``flow``; what it is charged."""
-        self.now = max(self.now, flow.start)
+        self.now = max(self.now, flow.settled)
         return flow.give()

@@ -16,7 +16,7 @@ from typing import Final
 from msgspec import Struct
 
 from gateway.core.stream.delivery.mode import Delivery
-from gateway.errors import InvalidKey, KeyForbidden
+from gateway.refusals import InvalidKey, KeyForbidden
 
 PREFIX: Final = "pk-"
 """What every key that the gateway makes begins with, so that scanners of source code find one that was left there."""

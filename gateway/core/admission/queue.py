@@ -15,7 +15,7 @@ from typing import Final
 
 from gateway.core.admission.fairness import Flow, VirtualClock
 from gateway.core.admission.quota import Window
-from gateway.errors import QueueFull, QuotaExceeded
+from gateway.refusals import QueueFull, QuotaExceeded
 
 PRIORITY_STEP_S: Final = 1.0
 _DRAIN_S: Final = 30.0
@@ -95,8 +95,10 @@ class FairQueue:
         line = self._lines.get(flow)
         if line is None:
             self._lines[flow] = _Line(Flow(flow, weight=weight))
-        else:
+        elif line.flow.weight != weight:
             line.flow.weight = weight
+            if line.count:
+                self._enter_order(line)
 
     def offer(self, ticket: Ticket, *, places: int, share: float, now: float) -> Ticket | None:
         """Have ``ticket`` wait; the ticket that had to go for it, if any.

@@ -17,7 +17,7 @@ from gateway.core.admission.keys import (
     presented_key,
     salt_of,
 )
-from gateway.errors import InvalidKey, KeyForbidden
+from gateway.refusals import InvalidKey, KeyForbidden
 
 SECRET = "pk-of-alice"
 ALICE = Key(id="alice", digest=digest_of(SECRET))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gateway.core.admission.queue import FairQueue, Ticket
-from gateway.errors import QueueFull, QuotaExceeded
+from gateway.refusals import QueueFull, QuotaExceeded
 
 
 def queue_of(**weights: float) -> FairQueue:
@@ -43,7 +43,7 @@ def test_a_flow_that_comes_late_is_not_owed_the_past() -> None:
     for _ in range(10):
         first = queue.first()
         assert first is not None
-        queue.serve(first, now=0.0)
+        queue.settle("a", charged=queue.serve(first, now=0.0), cost=500.0)
     for _ in range(5):
         wait(queue, "b")
     flows = [it.flow for it in drained(queue)]
