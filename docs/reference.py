@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from gateway import refusals
 from gateway.admin import reference as admin
 from gateway.cli import reference as commands
 from gateway.errors import GatewayError
@@ -29,7 +30,7 @@ def cell(text: str) -> str:
 def tree(error: type[GatewayError]) -> Iterator[type[GatewayError]]:
     """Everything below an error, in the order of the source."""
     for child in error.__subclasses__():
-        if child.__module__ == GatewayError.__module__:
+        if child.__module__ in {GatewayError.__module__, refusals.__name__}:
             yield child
             yield from tree(child)
 
@@ -51,7 +52,7 @@ def errors() -> str:
         [
             "# Errors",
             "",
-            MADE.format(source="`gateway/errors.py`"),
+            MADE.format(source="`gateway/errors.py` and `gateway/refusals.py`"),
             "Errors of the gateway itself come in the OpenAI envelope, with the header `X-Gateway-Error: 1`:",
             "",
             "```json",

@@ -33,7 +33,7 @@
         +-- PortInUse
         +-- StoreUnusable
         +-- RuntimeDirUnusable
-Each ``code`` is stable: scripts may match it.
+What admission refuses stands in ``gateway/refusals.py``.  Each ``code`` is stable: scripts may match it.
 """
 
 from __future__ import annotations

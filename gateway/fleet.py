@@ -18,11 +18,10 @@ from gateway.core.routing.evidence import HealthEvent, RequestFailed
 from gateway.core.routing.health import Health, HealthPolicy, Kept, ProbeNow, begin, probe_period_s, step
 from gateway.core.routing.inventory import renewed, union, unreported, with_aliases
 from gateway.core.routing.notice import KeptServing, Notice, PoolChange, StateChange
-from gateway.core.routing.policy import RoutingPolicy
 from gateway.core.routing.reading import EngineReading, generation_tps, has_restarted
-from gateway.core.routing.snapshot import Alias, BackendView, ModelCard, PoolView, Snapshot
+from gateway.core.routing.snapshot import Alias, BackendView, ModelCard, Snapshot
 from gateway.ports import BackendReport, PoolReport
-from gateway.settings import Backend, Pool, Runtime, to_policy, to_reasoning
+from gateway.settings import Backend, Runtime, to_policy, to_pool_view
 
 SUSPECT_S = 0.5
 """Period of probes while something is wrong: a restarted engine serves again within this and one probe."""
@@ -190,7 +189,7 @@ class Fleet:
         members = self._members.values()
         fresh = msgspec.structs.replace(
             self._snapshot,
-            pools=tuple(_pool_view(pool) for pool in self._runtime.pools),
+            pools=tuple(to_pool_view(pool) for pool in self._runtime.pools),
             backends=tuple(_view(member) for member in members),
             cards=with_aliases(
                 union(((member.pool, member.cards) for member in members), named=named),
@@ -274,17 +273,6 @@ class Fleet:
     def _models_of(self, pool: str) -> tuple[str, ...]:
         members = [member for member in self._members.values() if member.pool == pool]
         return tuple(dict.fromkeys(card.id for member in members for card in member.cards))
-
-
-def _pool_view(pool: Pool) -> PoolView:
-    return PoolView(
-        name=pool.name,
-        models=pool.models,
-        aliases=tuple(Alias(alias.name, alias.model) for alias in pool.aliases),
-        routing=msgspec.convert(pool.routing.model_dump(), RoutingPolicy),
-        reasoning=to_reasoning(pool.reasoning),
-        model_reasoning={it.model: to_reasoning(it) for it in pool.reasoning.models},
-    )
 
 
 def _view(member: _Member) -> BackendView:

@@ -11,6 +11,8 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from gateway.core.admission.keys import Key, KeyDefaults, KeyLimits, KeyScope
+from gateway.core.admission.usage import UsageRow
 from gateway.core.link.messages import RequestRecord
 from gateway.core.routing.backend import BackendState
 from gateway.core.routing.curve import Curve
@@ -61,7 +63,10 @@ class BackendReport(Struct, frozen=True, kw_only=True):
 
 
 class PoolReport(Struct, frozen=True, kw_only=True):
-    """A pool as operators see it.  ``unreported`` are models that it names and none of its backends reports."""
+    """A pool as operators see it.
+
+    ``unreported`` are models that it names and none of its backends reports; ``waiting``: requests in its queue.
+    """
 
     name: str
     models: tuple[str, ...]
@@ -69,6 +74,7 @@ class PoolReport(Struct, frozen=True, kw_only=True):
     backends: int
     min_available: int
     unreported: tuple[str, ...] = ()
+    waiting: int = 0
 
 
 class QuarantineReport(Struct, frozen=True, kw_only=True):
@@ -94,7 +100,10 @@ class WorkerReport(Struct, frozen=True, kw_only=True):
 
 
 class StatusReport(Struct, frozen=True, kw_only=True):
-    """The whole gateway in one look.  ``summary`` is one sentence for a tired person."""
+    """The whole gateway in one look.  ``summary`` is one sentence for a tired person.
+
+    ``keys``: how many keys clients may use, revoked and expired ones not among them; None where they need none.
+    """
 
     summary: str
     version: str
@@ -108,6 +117,8 @@ class StatusReport(Struct, frozen=True, kw_only=True):
     outcomes: dict[str, int]
     store_rows: int
     store_problem: str
+    keys: int | None = None
+    keys_problem: str = ""
 
 
 class ConfigVerdict(Struct, frozen=True, kw_only=True):
@@ -151,6 +162,48 @@ class Operations(Protocol):
         ...
 
 
+class MadeKey(Struct, frozen=True, kw_only=True):
+    """A key that was just made: ``key`` is the key itself, which is shown this once."""
+
+    key: str
+    made: Key
+
+
+class KeyReport(Struct, frozen=True, kw_only=True):
+    """A key as operators see it.  ``state``: good, expired or revoked; times are null where there is none."""
+
+    id: str
+    name: str
+    state: str
+    scopes: tuple[KeyScope, ...]
+    models: tuple[str, ...]
+    limits: KeyLimits
+    priority_min: int
+    priority_max: int
+    weight: float
+    defaults: KeyDefaults
+    cache_salt: bool
+    created_wall: float | None
+    expires_wall: float | None
+    revoked_wall: float | None
+
+
+class Keys(Protocol):
+    """The clients' keys.  Implemented by ``gateway.control``."""
+
+    def all(self) -> tuple[Key, ...]:
+        """Every key in use, those that were revoked among them."""
+        ...
+
+    async def create(self, wanted: Key) -> MadeKey:
+        """Add a key like ``wanted``; digest, id (where it is "") and time are made.  Raises BadRequest, ConfigError."""
+        ...
+
+    async def revoke(self, key_id: str) -> Key:
+        """End a key.  Raises NotFound, ConfigError."""
+        ...
+
+
 class History(Protocol):
     """The history store.  Implemented by ``gateway.store``."""
 
@@ -164,6 +217,10 @@ class History(Protocol):
 
     async def get(self, request_id: str) -> StoredRequest | None:
         """The newest row with that request id.  Raises StoreUnusable."""
+        ...
+
+    async def usage(self, since_wall: float) -> list[UsageRow]:
+        """What each key has used since then, by model.  Raises StoreUnusable."""
         ...
 
     def rows(self) -> int:

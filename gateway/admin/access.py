@@ -13,8 +13,8 @@ from aiohttp import hdrs, web
 from msgspec import Struct
 
 from gateway.admin.origins import Origins
-from gateway.admin.throttle import Throttle
 from gateway.admin.tokens import Scope, TokenTable
+from gateway.core.admission.throttle import Throttle
 from gateway.errors import NotAllowed, NotAuthenticated, TooManyAttempts
 
 _STRANGER: Final = (

@@ -58,8 +58,10 @@ def _operation(route: Route) -> Json:
     if route.scope is Scope.OPEN:
         operation["security"] = []
     if route.body:
-        content = {"text/plain": {"schema": {"type": "string"}}}
-        operation["requestBody"] = {"description": route.body, "required": False, "content": content}
+        content: Json = {"text/plain": {"schema": {"type": "string"}}}
+        if route.takes is not None:
+            content = {"application/json": {"schema": {"$ref": _REF.format(name=route.takes.__name__)}}}
+        operation["requestBody"] = {"description": route.body, "required": route.takes is not None, "content": content}
     return operation
 
 
@@ -77,7 +79,7 @@ def _parameters(route: Route) -> list[Json]:
 
 
 def _responses(route: Route) -> Json:
-    answers = {200: route.answer, **route.others}
+    answers = {route.status: route.answer, **route.others}
     found: Json = {str(status): _response(status, answer) for status, answer in sorted(answers.items())}
     found["default"] = {"description": "Any error.", "content": _content(ErrorBody)}
     return found
@@ -104,7 +106,9 @@ def _schemas(routes: Iterable[Route]) -> Json:
         components.pop(query.__name__, None)
     for schema in components.values():
         _require_all(schema)
-    return components
+    bodies = [route.takes for route in routes if route.takes is not None]
+    _, taken = msgspec.json.schema_components(bodies, ref_template=_REF)
+    return {**taken, **components}
 
 
 def _require_all(schema: Json) -> None:

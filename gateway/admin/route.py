@@ -27,8 +27,9 @@ Query = TypeVar("Query", bound=Struct)
 class Route:
     """One endpoint.
 
-    ``answer`` is the struct of a 200, or a media type; ``others`` the structs of further statuses; ``query`` the
-    struct of the query string, ``body`` says in words what is sent.  ``name`` identifies the operation.
+    ``answer`` is the struct of the good ``status``, or a media type; ``others`` the structs of further statuses;
+    ``query`` the struct of the query string; ``body`` says in words what is sent, ``takes`` its struct where it is
+    JSON.  ``name`` identifies the operation.
     """
 
     name: str
@@ -41,6 +42,8 @@ class Route:
     others: Mapping[int, type[Struct]] = field(default_factory=dict)
     query: type[Struct] | None = None
     body: str = ""
+    takes: type[Struct] | None = None
+    status: int = 200
 
 
 def guarded(route: Route, gate: Gate) -> Guarded:

@@ -13,10 +13,11 @@ from gateway.admin.route import Route
 from gateway.admin.routes_config import config_routes
 from gateway.admin.routes_events import EventStreams
 from gateway.admin.routes_fleet import fleet_routes
+from gateway.admin.routes_keys import key_routes
 from gateway.admin.routes_open import open_routes
 from gateway.admin.routes_quarantine import quarantine_routes
 from gateway.admin.routes_requests import request_routes
-from gateway.ports import History, Operations
+from gateway.ports import History, Keys, Operations
 
 
 def api_routes(
@@ -28,6 +29,7 @@ def api_routes(
     description: Callable[[], bytes],
     audit: AuditTrail,
     limits: AdminLimits,
+    keys: Keys | None = None,
 ) -> tuple[Route, ...]:
     """The routes over what they ask; nothing is asked before a handler runs."""
     return (
@@ -36,5 +38,6 @@ def api_routes(
         *quarantine_routes(operations, audit),
         *request_routes(history),
         *config_routes(operations, audit, limits),
+        *key_routes(keys, audit, limits),
         *streams.routes(),
     )

@@ -5,7 +5,6 @@ Both answer 200, or 422 with every fault; a reload is all or nothing and stands 
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
@@ -16,11 +15,12 @@ from msgspec import Struct
 from gateway.admin.access import Caller
 from gateway.admin.answers import json_answer, mark_error
 from gateway.admin.audit import AuditResult, AuditTrail
+from gateway.admin.bodies import read_text
 from gateway.admin.limits import AdminLimits
 from gateway.admin.route import Route
 from gateway.admin.schemas import ConfigFaults, ErrorDetail
 from gateway.admin.tokens import Scope
-from gateway.errors import BadRequest, BodyTimeout, BodyTooLarge, ConfigError, GatewayError
+from gateway.errors import ConfigError, GatewayError
 from gateway.ports import ConfigVerdict, Operations
 
 _FAULTS: Final[Mapping[int, type[Struct]]] = MappingProxyType({422: ConfigFaults})
@@ -43,7 +43,7 @@ def config_routes(operations: Operations, audit: AuditTrail, limits: AdminLimits
         return _verdict_answer(verdict)
 
     async def check(request: web.Request, _caller: Caller) -> web.StreamResponse:
-        text = await _read_text(request, limits)
+        text = await read_text(request, limits)
         return _verdict_answer(await operations.check(text or None))
 
     return (
@@ -86,20 +86,3 @@ def _verdict_answer(verdict: ConfigVerdict) -> web.Response:
     answer = json_answer(faults, status=error.status)
     mark_error(answer, error)
     return answer
-
-
-async def _read_text(request: web.Request, limits: AdminLimits) -> str:
-    """The body as text.  Raises BodyTimeout, BodyTooLarge or BadRequest."""
-    try:
-        async with asyncio.timeout(limits.body_s):
-            body = await request.read()
-    except TimeoutError as error:
-        raise BodyTimeout(f"the body did not arrive within {limits.body_s:g} s") from error
-    except web.HTTPRequestEntityTooLarge as error:
-        raise BodyTooLarge(f"the body is larger than {limits.body_bytes} bytes") from error
-    except web.RequestPayloadError as error:
-        raise BadRequest("the body cannot be read as it was sent") from error
-    try:
-        return body.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise BadRequest("the body is not UTF-8 text") from error

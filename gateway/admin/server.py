@@ -21,10 +21,10 @@ from gateway.admin.origins import Origins
 from gateway.admin.route import Route, guarded, require_declared
 from gateway.admin.routes import api_routes
 from gateway.admin.routes_events import MEDIA_TYPE, STARTED, EventStreams
-from gateway.admin.throttle import Throttle
 from gateway.admin.tokens import TokenTable
+from gateway.core.admission.throttle import Throttle
 from gateway.errors import BadRequest, BodyTooLarge, GatewayError, GatewayFault, MethodNotAllowed, UnknownEndpoint
-from gateway.ports import Feed, History, Operations
+from gateway.ports import Feed, History, Keys, Operations
 
 STREAMS: Final = web.AppKey("streams", EventStreams)
 """The open event streams of an application, for those who ask how many there are."""
@@ -45,12 +45,14 @@ def build_admin(
     limits: AdminLimits | None = None,
     clock: Callable[[], float] = time.monotonic,
     now_wall: Callable[[], float] = time.time,
+    keys: Keys | None = None,
 ) -> web.Application:
     """The application for the operators' port.
 
     ``metrics_page`` gives the page of `/metrics`; ``audit`` gets an entry for every change; ``on_fault`` gets each
     defect that a request met (its caller sees only that there was one); ``listen`` are the configured addresses and
-    ``names`` further host names under which the port may be asked.  Control calls::
+    ``names`` further host names under which the port may be asked; ``keys`` are those of clients, where they need one.
+    Control calls::
 
         token = load_or_make_token(runtime_dir)          # RuntimeDirUnusable: exit code 2
         app = build_admin(operations, history, bus, metrics_page=metrics.page, tokens=TokenTable([token]),
@@ -75,6 +77,7 @@ def build_admin(
         description=lambda: description,
         audit=AuditTrail(audit, now_wall),
         limits=bounds,
+        keys=keys,
     )
     description = describe(routes, version=version)
     app = web.Application(client_max_size=bounds.body_bytes, middlewares=[_in_one_shape(on_fault)])

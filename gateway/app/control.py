@@ -17,30 +17,31 @@ from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal, cast
-
-import msgspec
+from typing import Final, Literal, cast
 
 from gateway import __version__, aio
-from gateway.admin.audit import AuditEntry
 from gateway.admin.listen import AdminListener
 from gateway.admin.server import build_admin
 from gateway.admin.tokens import TokenTable, load_or_make_token
+from gateway.app.clients import clients_of, keys_file_of, read_usage
 from gateway.app.restart import restart_needed
 from gateway.app.spec import SPEC_NAME, InstallSpec
+from gateway.app.tellers import audit_teller, keepsake_teller, store_teller
 from gateway.control.ingest import Ingest
 from gateway.control.keeper import Keeper
 from gateway.control.keepsake import Keepsake
+from gateway.control.keysfile import KeysFile
 from gateway.control.link import LinkServer
 from gateway.control.loop import ControlLoop, Tools
 from gateway.control.operations import ControlOperations, Installation, read_config
 from gateway.control.roster import Roster
 from gateway.control.state import ControlState
+from gateway.core.admission.ledger import Ledger
 from gateway.core.admission.shares import ShareBook
 from gateway.errors import ConfigError, RuntimeDirUnusable
 from gateway.fleet import Fleet
 from gateway.settings import Settings, parse
-from gateway.store.events import StoreEvent
+from gateway.settings.keys import write_keys
 from gateway.store.history import SqliteHistory
 from gateway.store.policy import StorePolicy
 from gateway.telemetry.bus import Bus
@@ -78,6 +79,7 @@ class ControlShell:
         self._broken = False
         self._operations: ControlOperations | None = None
         self._loop: ControlLoop | None = None
+        self._keys_file: KeysFile | None = None
         self._nursery = aio.Nursery(self._task_failed)
 
     async def run(self) -> int:
@@ -112,19 +114,24 @@ class ControlShell:
     async def _begin(self, voice: _Voice, lives: AsyncExitStack) -> None:
         began = time.monotonic()
         keepsake = Keepsake(Path(self._spec.runtime_dir))
-        keeper = Keeper(keepsake, on_problem=_keepsake_teller(voice.events))
+        keeper = Keeper(keepsake, on_problem=keepsake_teller(voice.events))
         lives.push_async_callback(keeper.close)
+        self._keys_file = keys_file = keys_file_of(self._spec)
         state = self._state(voice, keepsake=keepsake, keeper=keeper)
         token = load_or_make_token(Path(self._spec.runtime_dir))
 
-        history = SqliteHistory(_store_policy(self._spec), on_event=_store_teller(voice.events))
+        history = SqliteHistory(_store_policy(self._spec), on_event=store_teller(voice.events))
         await history.start()
         lives.push_async_callback(history.close)
+        await read_usage(state.clients, history)
 
         self._loop = loop = self._control_loop(state, voice, keeper=keeper, history=history)
         lives.push_async_callback(loop.close)
         self._operations = operations = self._control_operations(loop, voice, keeper=keeper, history=history)
         voice.metrics.follow(operations.figures)
+        if keys_file is not None:
+            keys_file.post = loop.post
+            voice.metrics.keys.allow(key.id for key in keys_file.all())
 
         admin = build_admin(
             operations,
@@ -132,11 +139,12 @@ class ControlShell:
             voice.bus,
             metrics_page=voice.metrics.page,
             tokens=TokenTable([token]),
-            audit=_audit_teller(voice.events),
+            audit=audit_teller(voice.events),
             on_fault=lambda error: loop.failed("admin request", error),
             listen=self._spec.operators,
             names=self._spec.operator_names,
             version=__version__,
+            keys=keys_file,
         )
         listener = AdminListener(admin, self._listeners)
         await listener.start()
@@ -150,6 +158,8 @@ class ControlShell:
         lives.push_async_callback(link.close)
         lives.push_async_callback(self._nursery.close)
         self._nursery.spawn(loop.run(), name="control loop")
+        if keys_file is not None:
+            self._nursery.spawn(keys_file.run(), name="keys file")
         voice.events.emit(
             EventName.CONTROL_STARTED,
             version=__version__,
@@ -167,8 +177,18 @@ class ControlShell:
         generation += LIFE_STRIDE if generation else 0
         now = time.monotonic()
         fleet = Fleet(settings.runtime, generation=generation, now=now, remembered=remembered)
-        shares = ShareBook(workers=self._spec.workers, inherited=bool(applied), now=now)
-        return ControlState(fleet, Roster(models=voice.metrics.models, backends=voice.metrics.backends, shares=shares))
+        workers, inherited = self._spec.workers, bool(applied)
+        roster = Roster(
+            models=voice.metrics.models,
+            backends=voice.metrics.backends,
+            shares=ShareBook(workers=workers, inherited=inherited, now=now),
+            ledger=Ledger(workers=workers, inherited=inherited),
+            workers=workers,
+        )
+        clients = clients_of(self._spec, self._keys_file, keepsake)
+        if clients.keys is not None:
+            keeper.keep_keys(write_keys(clients.keys))
+        return ControlState(fleet, roster, clients=clients)
 
     def _configuration(self, applied: str, keeper: Keeper) -> Settings:
         """What an earlier life of this installation had ``applied``, else the file.  Raises ConfigError.
@@ -178,7 +198,7 @@ class ControlShell:
         path = Path(self._spec.config_path)
         if applied:
             try:
-                return parse(applied, str(path), environ=self._environ)
+                return parse(applied, str(path), environ=self._environ, look_at_host=False)
             except ConfigError:
                 pass  # the file may be better
         text, settings = read_config(path, self._environ)
@@ -217,6 +237,7 @@ class ControlShell:
             clock=time.monotonic,
             wall=time.time,
             log_dropped=lambda: voice.writer.dropped,
+            keys_file=self._keys_file,
         )
 
     def _task_failed(self, task: str, error: BaseException) -> None:
@@ -258,25 +279,3 @@ def _store_policy(spec: InstallSpec) -> StorePolicy:
     return StorePolicy(
         path=Path(spec.store_path), keep_days=spec.store_keep_s / 86400.0, keep_bytes=spec.store_keep_bytes
     )
-
-
-def _store_teller(events: EventLog) -> Callable[[StoreEvent], None]:
-    def tell(event: StoreEvent) -> None:
-        fields: dict[str, Any] = msgspec.to_builtins(event)
-        events.emit(EventName(fields.pop("event")), **fields)
-
-    return tell
-
-
-def _keepsake_teller(events: EventLog) -> Callable[[str], None]:
-    def tell(problem: str) -> None:
-        events.emit(EventName.KEEPSAKE_PROBLEM, problem=problem)
-
-    return tell
-
-
-def _audit_teller(events: EventLog) -> Callable[[AuditEntry], None]:
-    def tell(entry: AuditEntry) -> None:
-        events.emit(EventName.OPERATOR_CHANGE, **msgspec.to_builtins(entry))
-
-    return tell

@@ -21,6 +21,7 @@ SETTING_OF: Final = MappingProxyType(
         "clients": "clients.listen",
         "operators": "operators.listen",
         "operator_names": "operators.names",
+        "keys_path": "auth.keys_file",
         "tls_certificate": "clients.tls.certificate",
         "tls_key": "clients.tls.key",
         "log_format": "log.format",

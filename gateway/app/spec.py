@@ -27,7 +27,8 @@ class InstallSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Install settings as the children see them; a change needs a restart.  All paths are absolute.
 
     ``clients`` and ``operators`` are the configured listen addresses, for messages: the sockets themselves are
-    inherited.  ``operator_names``: further host names by which the operators' are asked.
+    inherited.  ``operator_names``: further host names by which the operators' are asked.  ``keys_path``: the file with
+    the clients' keys, "" where none are asked for.
     ``tls_certificate`` and ``tls_key``: files for the clients' TCP addresses, "" for plain HTTP.
     ``client_head_s``: time to receive a whole request head; ``client_idle_s``: how long a connection may stay open
     between requests;
@@ -43,6 +44,7 @@ class InstallSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     clients: tuple[str, ...]
     operators: tuple[str, ...]
     operator_names: tuple[str, ...] = ()
+    keys_path: str = ""
     tls_certificate: str = ""
     tls_key: str = ""
     log_format: str = "json"
@@ -71,6 +73,7 @@ def install_spec(settings: Settings) -> InstallSpec:
         clients=tuple(str(address) for address in install.clients.listen),
         operators=tuple(str(address) for address in install.operators.listen),
         operator_names=install.operators.names,
+        keys_path=str(install.auth.keys_file) if install.auth.clients == "keys" else "",
         tls_certificate=install.clients.tls.certificate,
         tls_key=install.clients.tls.key,
         log_format=install.log.format,

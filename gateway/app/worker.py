@@ -1,8 +1,8 @@
 """Builds a worker: the one place where the request flow's parts meet.
 
-A worker accepts only once it has its first snapshot and a share of the limit (at most ``FIRST_SNAPSHOT_S``: the kernel
-queues meanwhile), and keeps serving on its last ones when control is gone.  Stopping: refuse, finish what is open, and
-at the deadline end the rest with an error that clients can read.
+A worker accepts only once it has its first snapshot, the keys and a share of the limit (at most ``FIRST_SNAPSHOT_S``:
+the kernel queues meanwhile), and keeps serving on its last ones when control is gone.  Stopping: refuse, finish what is
+open, and at the deadline end the rest with an error that clients can read.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from gateway.aio import Nursery, every
 from gateway.app.accepting import Accepting
 from gateway.app.certificate import ServerCertificate
 from gateway.app.spec import InstallSpec
-from gateway.core.link.messages import ControlMessage, DrainAck, Heartbeat, NewSnapshot, Shares
+from gateway.core.link.messages import ControlMessage, DrainAck, Heartbeat, NewKeys, NewSnapshot, Shares, UsageTold
 from gateway.core.routing.endpoints import ENDPOINTS
 from gateway.errors import OperatorError
+from gateway.proxy.gate import Gate
 from gateway.proxy.limits import WireLimits
 from gateway.proxy.link import WorkerLink
 from gateway.proxy.pipeline import Pipeline
@@ -31,6 +32,7 @@ from gateway.proxy.settle import Settler
 from gateway.proxy.side import SideShelf
 from gateway.proxy.side_door import SideDoor
 from gateway.proxy.upstream import Upstreams
+from gateway.proxy.usage import UsageDesk
 from gateway.proxy.wire import WireServer, has_fast_parser
 
 log = logging.getLogger("gateway.worker")
@@ -39,6 +41,9 @@ LINK = "link"
 
 FIRST_SNAPSHOT_S = 5.0
 SWEEP_S = 1.0
+HURRY_S = 0.02
+"""How long a hurried heartbeat waits for more to say: what happens in one turn of the loop is told at once."""
+
 FIRST_REQUEST_S = 1.0
 """How long a stop waits for the first request of a connection that was accepted before it: some round trips."""
 
@@ -83,8 +88,12 @@ class WorkerShell:
             on_lost=self._lost_control,
         )
         # Beside others it may hold nothing before it is told what.
-        share = 0 if spec.workers > 1 else None
+        lone, keys = spec.workers == 1, bool(spec.keys_path)
+        share = None if lone else 0
         self._desk = Desk(slot=slot, clock=self._clock, acknowledge=self._acknowledge, share=share)
+        self._hurried: asyncio.TimerHandle | None = None
+        self._gate = Gate(desk=self._desk, clock=self._clock, with_keys=keys, lone=lone, hurry=self._hurry)
+        self._usage = UsageDesk(self._link.ask)
         self._settler = Settler(
             slot=slot, clock=self._clock, offer=self._link.offer, report_failure=self._link.offer_failure
         )
@@ -93,6 +102,8 @@ class WorkerShell:
         self._side_door = SideDoor(self._sides, spec.runtime_dir if spec.workers > 1 else None)
         self._pipeline = Pipeline(
             desk=self._desk,
+            gate=self._gate,
+            usage=self._usage,
             upstreams=self._upstreams,
             settler=self._settler,
             endpoints=ENDPOINTS,
@@ -184,10 +195,25 @@ class WorkerShell:
                 self._upstreams.forget_certificates()
             case Shares() if share != self._desk.share:
                 self._link.beat_soon()
+            case Shares(limits=limits) if limits:
+                self._hurry()
+            case NewKeys():
+                pass
+            case UsageTold():
+                self._usage.told(message)
             case _:
                 return
-        if self._desk.snapshot.generation and self._desk.share != 0:
+        if self._desk.snapshot.generation and self._desk.share != 0 and self._gate.open:
             self._may_begin.set()
+
+    def _hurry(self) -> None:
+        """A heartbeat soon, and only one: control waits for it, or is to hear that a share is too small."""
+        if self._hurried is None:
+            self._hurried = asyncio.get_running_loop().call_later(HURRY_S, self._hurry_now)
+
+    def _hurry_now(self) -> None:
+        self._hurried = None
+        self._link.beat_soon()
 
     def _lost_control(self) -> None:
         self._desk.lost_control()
@@ -207,6 +233,9 @@ class WorkerShell:
             share=self._desk.share,
             dropped=self._link.dropped,
             tap_failures=self._settler.tap_failures,
+            claims=self._gate.claims(),
+            flows=self._gate.flows(),
+            refusals=dict(self._gate.refusals),
         )
 
     def _task_failed(self, name: str, error: BaseException) -> None:

@@ -52,17 +52,28 @@ class AdminClient:
         Raises CommandFailed: not reachable, not authorised, not found, or an error that the gateway reports.
         """
         wanted = {key: value for key, value in (query or {}).items() if value not in {None, ""}}
-        url = "/admin/v1/" + "/".join(quote(part, safe="") for part in path)
-        status, body = self._exchange(f"{url}?{urlencode(wanted)}" if wanted else url)
-        if status == 200:
-            return body
-        raise self._refused(status, body)
+        url = _url(path)
+        return self._ask("GET", f"{url}?{urlencode(wanted)}" if wanted else url)
 
-    def _exchange(self, url: str) -> tuple[int, bytes]:
+    def post(self, *path: str, body: dict[str, Any]) -> bytes:
+        """Send ``body`` as JSON; the answer's JSON body.  Raises CommandFailed."""
+        return self._ask("POST", _url(path), body=msgspec.json.encode(body))
+
+    def delete(self, *path: str) -> bytes:
+        """Delete what is there; the answer's JSON body.  Raises CommandFailed."""
+        return self._ask("DELETE", _url(path))
+
+    def _ask(self, method: str, url: str, *, body: bytes | None = None) -> bytes:
+        status, answer = self._exchange(method, url, body=body)
+        if status in {200, 201}:
+            return answer
+        raise self._refused(status, answer)
+
+    def _exchange(self, method: str, url: str, *, body: bytes | None) -> tuple[int, bytes]:
         connection = self._connection()
         try:
             connection.connect()
-            connection.request("GET", url, headers=self._headers())
+            connection.request(method, url, body=body, headers=self._headers())
             answer = connection.getresponse()
             return answer.status, answer.read(_MAX_ANSWER_BYTES)
         except ssl.SSLCertVerificationError as error:
@@ -114,6 +125,10 @@ class AdminClient:
                 return CommandFailed(message, exit_code=Exit.NOT_FOUND, code=code)
             case _:
                 return CommandFailed(message, exit_code=Exit.FAULT, code=code)
+
+
+def _url(path: tuple[str, ...]) -> str:
+    return "/admin/v1/" + "/".join(quote(part, safe="") for part in path)
 
 
 def decode(body: bytes, shape: type[Shape]) -> Shape:

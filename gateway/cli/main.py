@@ -6,17 +6,16 @@ Nothing is decided here.  The options that say which gateway is meant can stand 
 
 from __future__ import annotations
 
-import functools
-import inspect
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
+from gateway.cli.asking import ConfigOption, JsonOption, asks, options_of
 from gateway.cli.demo import demo
 from gateway.cli.exits import MEANINGS, CommandFailed, Exit, failures
+from gateway.cli.keys_commands import keys_create, keys_list, keys_revoke, keys_show
 from gateway.cli.simulate import simulate_engine
 from gateway.cli.target import CONFIG_PLACES, Options, config_file
 from gateway.core.stream.summary import Outcome
@@ -28,23 +27,6 @@ The commands ask a running gateway on its operators' address; serve, check, simu
 _EXITS = "Exit codes: " + ", ".join(f"{code.value} {meaning}" for code, meaning in MEANINGS) + "."
 
 _PLACES = ", then ".join(str(path) for path in CONFIG_PLACES)
-
-
-ConfigOption = Annotated[
-    Path | None,
-    typer.Option("--config", "-c", metavar="FILE", help="Configuration file; else the first that is there."),
-]
-OperatorsOption = Annotated[
-    str | None,
-    typer.Option("--operators", metavar="URL", help="Operators' address; else that in the configuration."),
-]
-TokenFileOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--token-file", metavar="FILE", help="File with the token; else admin.token in the configured runtime_dir."
-    ),
-]
-JsonOption = Annotated[bool, typer.Option("--json", metavar="", help="Print JSON, errors too.")]
 
 
 def main() -> None:
@@ -76,6 +58,12 @@ def build_app() -> typer.Typer:
     requests.command("list", epilog=_EXITS)(requests_list)
     requests.command("show", epilog=_EXITS)(requests_show)
     app.add_typer(requests, name="requests")
+    keys = typer.Typer(help="The keys of clients: who may send requests, and how many.", **shared)  # type: ignore[arg-type]
+    keys.command("create", epilog=_EXITS)(keys_create)
+    keys.command("list", epilog=_EXITS)(keys_list)
+    keys.command("show", epilog=_EXITS)(keys_show)
+    keys.command("revoke", epilog=_EXITS)(keys_revoke)
+    app.add_typer(keys, name="keys")
     return app
 
 
@@ -114,19 +102,6 @@ def _before(
     context.obj = Options(config=config, operators=operators, token_file=token_file)
 
 
-def _options(
-    context: typer.Context,
-    config: Path | None,
-    operators: str | None = None,
-    *,
-    token_file: Path | None = None,
-) -> Options:
-    """The options after the command, and where they say nothing those before it."""
-    return Options(config=config, operators=operators, token_file=token_file).over(
-        context.find_object(Options) or Options()
-    )
-
-
 def _file(options: Options) -> Path:
     path = config_file(options)
     if path is None:
@@ -145,7 +120,7 @@ def serve(context: typer.Context, *, config: ConfigOption = None) -> None:
     SIGTERM lets open answers end (clients.drain_s), a second one ends at once. SIGHUP reads the configuration again.
     """
     with failures(as_json=False):
-        path = _file(_options(context, config))
+        path = _file(options_of(context, config))
         from gateway.cli.serve import run
 
         raise typer.Exit(run(path))
@@ -162,40 +137,13 @@ def check(
     Starts nothing and asks no backend. The environment counts as it would for serve.
     """
     with failures(as_json=json):
-        path = file or _file(_options(context, None))
+        path = file or _file(options_of(context, None))
         from gateway.cli.check import run
 
         run(path, as_json=json)
 
 
-def _asks(command: Callable[..., None]) -> Callable[..., None]:
-    """Give ``command(options, *, as_json, ...)`` the options of every command that asks a running gateway.
-
-    The command line is made from the signature, in which the command's own parameters come first.
-    """
-
-    @functools.wraps(command, assigned=("__module__", "__name__", "__qualname__", "__doc__"))
-    def asking(
-        context: typer.Context,
-        *,
-        config: ConfigOption = None,
-        operators: OperatorsOption = None,
-        token_file: TokenFileOption = None,
-        json: JsonOption = False,
-        **own: Any,
-    ) -> None:
-        with failures(as_json=json):
-            command(_options(context, config, operators, token_file=token_file), as_json=json, **own)
-
-    _, _, *own = inspect.signature(command, eval_str=True).parameters.values()
-    context, *shared, _ = inspect.signature(asking, eval_str=True, follow_wrapped=False).parameters.values()
-    parameters = [context, *own, *shared]
-    asking.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    asking.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # the language's own hook
-    return asking
-
-
-@_asks
+@asks
 def status(options: Options, *, as_json: bool) -> None:
     """Show the whole gateway in one look."""
     from gateway.cli.status import run
@@ -203,7 +151,7 @@ def status(options: Options, *, as_json: bool) -> None:
     run(options, as_json=as_json)
 
 
-@_asks
+@asks
 def backends_list(options: Options, *, as_json: bool) -> None:
     """List every backend with its state, and why one is not serving."""
     from gateway.cli.backends import run_list
@@ -211,7 +159,7 @@ def backends_list(options: Options, *, as_json: bool) -> None:
     run_list(options, as_json=as_json)
 
 
-@_asks
+@asks
 def backends_show(
     options: Options,
     *,
@@ -224,7 +172,7 @@ def backends_show(
     run_show(options, name, as_json=as_json)
 
 
-@_asks
+@asks
 def requests_list(
     options: Options,
     *,
@@ -253,7 +201,7 @@ def requests_list(
     run_list(options, wanted, as_json=as_json)
 
 
-@_asks
+@asks
 def requests_show(
     options: Options,
     *,

@@ -17,7 +17,7 @@ from gateway.cli.main import build_app
 _INTRODUCTION: Final = """\
 # Commands
 
-<!-- Made by `make docs`; change the help in gateway/cli/main.py, not this page. -->
+<!-- Made by `make docs`; change the help in gateway/cli, not this page. -->
 
 `serve`, `check`, `simulate-engine`, `demo` and `version` work by themselves; every other command asks a running gateway on its operators' address.
 

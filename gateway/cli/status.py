@@ -36,6 +36,8 @@ def show(report: StatusReport, screen: Screen, *, now: float) -> None:
         f"{report.config_path}, read {words.ago(report.config_loaded_wall, now)}, generation {report.generation}",
     )
     screen.pair("history", *_history(report))
+    if report.keys is not None:
+        screen.pair("keys", *_keys(report))
     screen.pair("outcomes", *_outcomes(report.outcomes))
     screen.line()
     _pools(report.pools, screen)
@@ -49,12 +51,17 @@ def _mood(report: StatusReport) -> str:
         return "bad"
     pools_whole = all(_is_enough(pool) and not pool.unreported for pool in report.pools)
     whole = pools_whole and all(worker.fresh for worker in report.workers)
-    return "bold" if whole and not report.store_problem else "warn"
+    return "bold" if whole and not report.store_problem and not report.keys_problem else "warn"
 
 
 def _history(report: StatusReport) -> list[Piece | str]:
     rows = words.plural(report.store_rows, "request")
     return [rows] if not report.store_problem else [f"{rows}; ", Piece(report.store_problem, "bad")]
+
+
+def _keys(report: StatusReport) -> list[Piece | str]:
+    good = f"{words.plural(report.keys or 0, 'key')} of clients"
+    return [good] if not report.keys_problem else [f"{good}; ", Piece(report.keys_problem, "bad")]
 
 
 def _outcomes(outcomes: dict[str, int]) -> list[Piece | str]:
@@ -76,6 +83,7 @@ def _pools(pools: tuple[PoolReport, ...], screen: Screen) -> None:
         Column(title="SERVING", right=True),
         Column(title="BACKENDS", right=True),
         Column(title="AT LEAST", right=True, rank=1),
+        Column(title="WAITING", right=True, rank=2),
         Column(title="", rank=2),
         Column(title="MODELS", least=12),
     ]
@@ -85,6 +93,7 @@ def _pools(pools: tuple[PoolReport, ...], screen: Screen) -> None:
             Piece(words.count(pool.serving), "" if _is_enough(pool) else "bad"),
             words.count(pool.backends),
             words.count(pool.min_available),
+            Piece(words.count(pool.waiting), "warn" if pool.waiting else ""),
             Piece("" if _is_enough(pool) else "down" if not pool.serving else "short", "bad"),
             ", ".join(pool.models) or Piece("as the backends report", "dim"),
         )

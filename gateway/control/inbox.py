@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from gateway.control.link import WorkerRef
+from gateway.core.admission.keys import Key
 from gateway.core.link.messages import ControlMessage, RequestRecord, WorkerMessage
 from gateway.core.routing.evidence import HealthEvent
 from gateway.core.routing.reading import EngineReading
@@ -85,6 +86,21 @@ class QuarantineLifted:
 
 
 @dataclass(frozen=True, slots=True)
+class KeysRead:
+    """The clients' keys are these now."""
+
+    keys: tuple[Key, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KeysBad:
+    """The file of keys cannot be used; those in use stay.  ``faults``: one line each."""
+
+    path: str
+    faults: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class RoundOver:
     """The time for a first look at all backends is over."""
 
@@ -103,6 +119,8 @@ Event = (
     | WorkerLeft
     | ConfigRead
     | QuarantineLifted
+    | KeysRead
+    | KeysBad
     | RoundOver
     | Ticked
 )
@@ -115,6 +133,13 @@ class Publish:
     """Send a new snapshot to every worker."""
 
     snapshot: Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class PublishKeys:
+    """Send other keys to every worker."""
+
+    keys: tuple[Key, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,4 +211,6 @@ class Tell:
     fields: Mapping[str, object] = field(default_factory=dict)
 
 
-Action = Publish | SendTo | Broadcast | Watch | ProbeNow | ReadModels | Ingest | CountProbe | CountState | Tell
+Action = (
+    Publish | PublishKeys | SendTo | Broadcast | Watch | ProbeNow | ReadModels | Ingest | CountProbe | CountState | Tell
+)

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 from functools import partial
 
-from gateway.control.keepsake import CONFIG_NAME, FLEET_NAME, Keepsake
+from gateway.control.keepsake import CONFIG_NAME, FLEET_NAME, KEYS_NAME, Keepsake
 from gateway.fleet import Remembered
 
 
@@ -40,6 +40,10 @@ class Keeper:
     def keep_config(self, text: str) -> None:
         """Remember ``text`` as the configuration in use; returns at once."""
         self._hand_over(CONFIG_NAME, partial(self._keepsake.keep_config, text))
+
+    def keep_keys(self, text: bytes) -> None:
+        """Remember ``text`` as the clients' keys in use; returns at once."""
+        self._hand_over(KEYS_NAME, partial(self._keepsake.keep_keys, text))
 
     async def written(self, *, timeout_s: float = 1.0) -> bool:
         """Whether all that was handed over is on the disk, or could not be written; waits at most ``timeout_s``."""

@@ -1,9 +1,9 @@
-"""What control leaves to its next life: generation, models of each backend, and the configuration last applied.
+"""What control leaves to its next life: generation, models of each backend, configuration and keys last applied.
 
 Written into the runtime directory whenever it changes, read once at the start.  With it a control that was killed
 makes the same fleet at once, even while a busy engine does not answer probes or somebody is editing the file; a start
 of the whole gateway reads the file anew.  A keepsake that is torn, foreign or missing is no error: then there is
-nothing to remember.  Holds no secrets.
+nothing to remember.  Holds no secrets: of keys there are digests.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from gateway.fleet import Remembered
 FORMAT: Final = 1
 FLEET_NAME: Final = "fleet.json"
 CONFIG_NAME: Final = "applied.yaml"
+KEYS_NAME: Final = "applied-keys.json"
 MAX_BYTES: Final = 32 * 1024 * 1024
 
 
@@ -28,7 +29,10 @@ class _Kept(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Keepsake:
-    """Owner of two files in the runtime directory.  ``problem`` says why the last write failed, "" when it did not."""
+    """Owner of three files in the runtime directory.
+
+    ``problem`` says why the last write failed, "" when it did not.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -50,10 +54,21 @@ class Keepsake:
 
     def config(self, *, newer_than: Path) -> str:
         """The configuration that was applied last, if that was after ``newer_than`` was written; else ""."""
+        return self._text(CONFIG_NAME, newer_than)
+
+    def keys(self, *, newer_than: Path) -> str:
+        """The clients' keys (digests) that were in use last, if that was after ``newer_than`` was written; else ""."""
+        return self._text(KEYS_NAME, newer_than)
+
+    def keep_keys(self, text: bytes) -> None:
+        """Remember ``text`` as the clients' keys in use."""
+        self._write(KEYS_NAME, text)
+
+    def _text(self, name: str, newer_than: Path) -> str:
         try:
-            if (self._folder / CONFIG_NAME).stat().st_mtime_ns <= newer_than.stat().st_mtime_ns:
+            if (self._folder / name).stat().st_mtime_ns <= newer_than.stat().st_mtime_ns:
                 return ""
-            return self._read(CONFIG_NAME).decode()
+            return self._read(name).decode()
         except (OSError, ValueError):
             return ""
 

@@ -8,6 +8,7 @@ decide anything: that is :mod:`gateway.control.state`.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -22,12 +23,14 @@ from gateway.control.link import WorkerRef
 from gateway.control.probe import ProbeFailed
 from gateway.control.state import ControlState
 from gateway.control.watch import Watch
-from gateway.core.link.messages import SHARES_S, ControlMessage, NewSnapshot, WorkerMessage
+from gateway.core.admission.keys import Key
+from gateway.core.link.messages import SHARES_S, ControlMessage, NewKeys, NewSnapshot, WorkerMessage
 from gateway.core.routing.backend import BackendState
 from gateway.core.routing.evidence import Probed
 from gateway.core.routing.reading import EngineReading
 from gateway.core.routing.snapshot import ModelCard, Snapshot
 from gateway.settings import Backend
+from gateway.settings.keys import write_keys
 from gateway.telemetry.eventlog import EventLog
 from gateway.telemetry.events import EventName
 from gateway.telemetry.metrics import Metrics
@@ -59,6 +62,7 @@ class Tools:
     keeper: Keeper
     environ: Mapping[str, str]
     clock: Callable[[], float]
+    wall: Callable[[], float] = time.time
 
 
 class ControlLoop:
@@ -77,7 +81,7 @@ class ControlLoop:
 
     async def begin(self) -> None:
         """Watch every backend; returns when each was looked at once, or the time for that is over."""
-        self._perform_all(self.state.begin())
+        self._perform_all(self.state.begin(now=self._tools.clock()))
         try:
             async with asyncio.timeout(FIRST_ROUND_S):
                 await self._opened.wait()
@@ -111,11 +115,14 @@ class ControlLoop:
         self._stepping = True
         try:
             while self._inbox:
-                self._perform_all(self.state.step(self._inbox.popleft(), now=self._tools.clock()))
+                self._perform_all(self._step(self._inbox.popleft()))
         finally:
             self._stepping = False
         if self.state.open:
             self._opened.set()
+
+    def _step(self, event: Event) -> list[Action]:
+        return self.state.step(event, now=self._tools.clock(), now_wall=self._tools.wall())
 
     def worker_said(self, worker: WorkerRef, message: WorkerMessage) -> None:
         """The link's messages."""
@@ -175,6 +182,8 @@ class ControlLoop:
         match action:
             case inbox.Publish(snapshot=snapshot):
                 self._publish(snapshot)
+            case inbox.PublishKeys(keys=keys):
+                self._publish_keys(keys)
             case inbox.SendTo(worker=worker, message=message):
                 if self.outlet is not None:
                     self.outlet.send(worker, message)
@@ -209,6 +218,12 @@ class ControlLoop:
         self._tools.keeper.keep_fleet(snapshot.generation, self.state.fleet.remember())
         if self.outlet is not None:
             self.outlet.broadcast(NewSnapshot(snapshot=snapshot))
+
+    def _publish_keys(self, keys: tuple[Key, ...]) -> None:
+        self._tools.metrics.keys.allow(key.id for key in keys)
+        self._tools.keeper.keep_keys(write_keys(keys))
+        if self.outlet is not None:
+            self.outlet.broadcast(NewKeys(keys=keys))
 
     # --- watches --------------------------------------------------------------------------------------------------
 

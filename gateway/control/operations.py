@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from gateway.control import inbox
 from gateway.control.changes import runtime_changes
 from gateway.control.keeper import Keeper
+from gateway.control.keysfile import KeysFile
 from gateway.control.loop import ControlLoop
 from gateway.control.summary import summary_of
 from gateway.errors import ConfigError
@@ -52,7 +53,9 @@ class ControlOperations:
         clock: Callable[[], float],
         wall: Callable[[], float],
         log_dropped: Callable[[], int] = lambda: 0,
+        keys_file: KeysFile | None = None,
     ) -> None:
+        """``keys_file``: that of the clients' keys, where they need one."""
         self._loop = loop
         self._fleet = loop.state.fleet
         self._roster = loop.state.roster
@@ -64,6 +67,7 @@ class ControlOperations:
         self._clock = clock
         self._wall = wall
         self._log_dropped = log_dropped
+        self._keys_file = keys_file
         self._config_loaded_wall = installation.started_wall
         self._reloading = asyncio.Lock()
 
@@ -71,11 +75,15 @@ class ControlOperations:
 
     def status(self) -> StatusReport:
         """The whole gateway, at once."""
-        pools = self._fleet.pools()
+        waiting = self._roster.waiting()
+        pools = tuple(replace(pool, waiting=waiting.get(pool.name, 0)) for pool in self._fleet.pools())
+        clients = self._loop.state.clients
         workers = self._roster.reports(now=self._clock())
         problem = self._history.problem()
         return StatusReport(
-            summary=summary_of(pools, workers, in_flight=self._roster.holding, store_problem=problem),
+            summary=summary_of(
+                pools, workers, in_flight=self._roster.holding, store_problem=problem, keys_problem=clients.problem
+            ),
             version=self._installation.version,
             started_wall=self._installation.started_wall,
             config_path=str(self._installation.config_path),
@@ -87,6 +95,8 @@ class ControlOperations:
             outcomes=self._roster.requests_by(lambda key: key.outcome),
             store_rows=self._history.rows(),
             store_problem=problem,
+            keys=None if clients.keys is None else sum(key.is_good(self._wall()) for key in clients.keys),
+            keys_problem=clients.problem,
         )
 
     def backends(self) -> tuple[BackendReport, ...]:
@@ -134,6 +144,7 @@ class ControlOperations:
             dropped=self._roster.dropped,
             tap_failures=self._roster.tap_failures,
             log_dropped=self._log_dropped(),
+            refusals=self._roster.refusals,
         )
 
     # --- configuration --------------------------------------------------------------------------------------------
@@ -150,6 +161,8 @@ class ControlOperations:
                 return ConfigVerdict(applied=False, faults=faults)
             verdict = self._verdict(settings, applied=True)
             self._loop.post(inbox.ConfigRead(settings.runtime))
+            if self._keys_file is not None:
+                await self._keys_file.reload()
             self._keeper.keep_config(text)
             await self._keeper.written()  # so that a control that dies now comes back with this configuration
             self._config_loaded_wall = self._wall()

@@ -8,12 +8,16 @@ broke is not counted twice.  What a worker holds leaves with its connection.  Mu
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from msgspec.structs import replace
+
+from gateway.control.demand import Demand, Flows, demand_of
 from gateway.control.link import WorkerRef
-from gateway.core.admission.shares import ShareBook
+from gateway.core.admission.ledger import Ledger
+from gateway.core.admission.shares import ShareBook, Want
 from gateway.core.link.messages import HEARTBEAT_S, DrainAck, Heartbeat, Shares
 from gateway.core.stream.summary import Outcome
 from gateway.ports import WorkerReport
@@ -37,6 +41,7 @@ class _Counted:
     """What one worker has counted so far."""
 
     outcomes: Mapping[str, int] = field(default_factory=dict)
+    refusals: Mapping[str, int] = field(default_factory=dict)
     dropped: int = 0
     tap_failures: int = 0
 
@@ -62,9 +67,22 @@ class _Worker:
 class Roster:
     """See the module.  ``models`` and ``backends`` are the closed sets of names that outcomes are counted under."""
 
-    def __init__(self, *, models: ClosedSet, backends: ClosedSet, shares: ShareBook) -> None:
-        """``shares``: of the limit of requests in flight, which the roster has shared out."""
+    def __init__(
+        self,
+        *,
+        models: ClosedSet,
+        backends: ClosedSet,
+        shares: ShareBook,
+        ledger: Ledger | None = None,
+        workers: int = 1,
+    ) -> None:
+        """``shares``: of the limit of requests in flight, which the roster has shared out; ``ledger``: all others."""
         self._shares = shares
+        self.ledger = ledger or Ledger(workers=workers, inherited=False)
+        self.lone = workers == 1
+        self.places: Mapping[str, tuple[str, int]] = {}
+        self.weights: Mapping[str, float] = {}
+        self.refusals: Counter[str] = Counter()
         self._workers: dict[WorkerRef, _Worker] = {}
         self._counted: OrderedDict[_Identity, _Counted] = OrderedDict()
         self._models = models
@@ -82,6 +100,7 @@ class Roster:
             del self._workers[ref]
         self._workers[worker] = _Worker(heard_at=now)
         self._shares.join(_identity(worker), worker.slot, now=now)
+        self.ledger.join(_identity(worker), worker.slot, now=now)
 
     def leave(self, worker: WorkerRef, *, now: float) -> int | None:
         """A worker's connection has closed; what it last held, None for one that never said hello."""
@@ -89,6 +108,7 @@ class Roster:
         if gone is None:
             return None
         self._shares.leave(_identity(worker), now=now)
+        self.ledger.leave(_identity(worker), now=now)
         return gone.holding
 
     def beat(self, worker: WorkerRef, beat: Heartbeat, *, now: float) -> int:
@@ -98,6 +118,7 @@ class Roster:
             return 0
         known.beat, known.heard_at, known.silent = beat, now, False
         self._shares.beat(_identity(worker), holding=beat.holding, share=beat.share)
+        self.ledger.beat(_identity(worker), beat.claims)
         return self._count(_identity(worker), beat)
 
     def has_spoken(self, worker: WorkerRef) -> bool:
@@ -127,6 +148,8 @@ class Roster:
         """
         fresh = [_identity(ref) for ref, worker in self._workers.items() if now - worker.heard_at <= FRESH_S]
         self._shares.share_out(limit, fresh=fresh, now=now)
+        demand = demand_of(self._flows(), self.weights)
+        self.ledger.share_out(fresh=fresh, now=now, wants=lambda resource: self._wants(resource, demand))
         load = self.in_flight()
         changed = []
         for ref, worker in self._workers.items():
@@ -135,12 +158,35 @@ class Roster:
                 continue
             others = {name: count - worker.in_flight(name) for name, count in load.items()}
             shares = Shares(
-                in_flight_limit=share, others_in_flight={name: count for name, count in others.items() if count > 0}
+                in_flight_limit=share,
+                others_in_flight={name: count for name, count in others.items() if count > 0},
+                parts=demand.parts.get(_identity(ref), {}),
+                spent=self.ledger.spent() if self.lone else {},
             )
-            if shares != worker.shares:
+            limits = {} if self.lone else self.ledger.news(_identity(ref))
+            if limits or shares != worker.shares:
                 worker.shares = shares
-                changed.append((ref, shares))
+                changed.append((ref, replace(shares, limits=limits)))
         return changed
+
+    def _flows(self) -> dict[Hashable, Flows]:
+        return {_identity(ref): it.beat.flows for ref, it in self._workers.items() if it.beat is not None}
+
+    def _wants(self, resource: str, demand: Demand) -> dict[Hashable, Want] | None:
+        """Who asks for places on a backend, each pool's demand divided over its backends."""
+        if resource not in self.places:
+            return None
+        pool, backends = self.places[resource]
+        wants = demand.wants.get(pool, {})
+        return {worker: Want(-(-want.waiting // backends), want.weight) for worker, want in wants.items()}
+
+    def waiting(self) -> dict[str, int]:
+        """Requests that wait for each pool, over all workers."""
+        total: Counter[str] = Counter()
+        for flows in self._flows().values():
+            for pool, counts in flows.items():
+                total[pool] += sum(waiting for waiting, _ in counts.values())
+        return dict(total)
 
     # --- what is known --------------------------------------------------------------------------------------------
 
@@ -209,10 +255,13 @@ class Roster:
             gained = count - counted.outcomes.get(key, 0)
             if gained > 0:
                 self.totals[self._key(key)] += gained
+        for key, count in beat.refusals.items():
+            self.refusals[key] += max(0, count - counted.refusals.get(key, 0))
         dropped = max(0, beat.dropped - counted.dropped)
         self.dropped += dropped
         self.tap_failures += max(0, beat.tap_failures - counted.tap_failures)
-        counted.outcomes, counted.dropped, counted.tap_failures = beat.outcomes, beat.dropped, beat.tap_failures
+        counted.outcomes, counted.refusals = beat.outcomes, beat.refusals
+        counted.dropped, counted.tap_failures = beat.dropped, beat.tap_failures
         return dropped
 
     def _key(self, text: str) -> OutcomeKey:

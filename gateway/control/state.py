@@ -12,21 +12,26 @@ from collections.abc import Iterator
 from typing import Final, assert_never
 
 from gateway.control import inbox
+from gateway.control.blame import failed_within_its_answer
+from gateway.control.clients import Clients, share_limits
 from gateway.control.inbox import Action, Event
 from gateway.control.lessons import Lessons
 from gateway.control.link import WorkerRef
 from gateway.control.probe import HEALTH_PATH, METRICS_PATH, MODELS_PATH
 from gateway.control.roster import Roster
-from gateway.control.tellings import told
+from gateway.control.tellings import reading, told
 from gateway.core.link.messages import (
+    AskUsage,
     BackendFailure,
     DrainAck,
     Heartbeat,
     Hello,
+    NewKeys,
     NewSnapshot,
     Pulse,
     RequestRecord,
     Settled,
+    UsageTold,
 )
 from gateway.core.routing.backend import BackendState
 from gateway.core.routing.evidence import (
@@ -39,7 +44,7 @@ from gateway.core.routing.evidence import (
 )
 from gateway.core.routing.inventory import unreported
 from gateway.core.routing.snapshot import Snapshot
-from gateway.core.stream.summary import Ending, Flag, Outcome
+from gateway.core.stream.summary import Outcome
 from gateway.errors import BackendError
 from gateway.fleet import Fleet
 from gateway.telemetry.events import EventName
@@ -48,13 +53,18 @@ _SHOWN_MODELS: Final = 10
 """How many of a pool's models are told with those that are missing."""
 
 
-class ControlState:
-    """See the module.  ``fleet`` and ``roster`` may be read by others to report."""
+Order = inbox.ConfigRead | inbox.KeysRead | inbox.KeysBad | inbox.QuarantineLifted
 
-    def __init__(self, fleet: Fleet, roster: Roster) -> None:
+
+class ControlState:
+    """See the module.  ``fleet``, ``roster`` and ``clients`` may be read by others to report."""
+
+    def __init__(self, fleet: Fleet, roster: Roster, *, clients: Clients | None = None) -> None:
+        """``clients``: what is known of them and their keys; without it nobody is asked for one."""
         self.fleet = fleet
         self.roster = roster
         self.lessons = Lessons(fleet.runtime)
+        self.clients = clients or Clients()
         self._unseen: set[str] | None = set(fleet.configs())
         self._published = 0
         self._told_problems: dict[tuple[str, str], str] = {}
@@ -65,12 +75,14 @@ class ControlState:
         """Whether the first look at all backends is over."""
         return self._unseen is None
 
-    def begin(self) -> list[Action]:
+    def begin(self, *, now: float = 0.0) -> list[Action]:
         """What to do first: watch every backend."""
+        share_limits(self.clients, self.fleet.runtime.pools, self.roster, now=now)
         return [self._watch()]
 
-    def step(self, event: Event, *, now: float) -> list[Action]:
+    def step(self, event: Event, *, now: float, now_wall: float = 0.0) -> list[Action]:
         """Take in ``event``; the actions are to be performed in their order."""
+        self.clients.now_wall = now_wall
         actions = list(self._decide(event, now))
         if self.open:
             actions += self._publish()
@@ -86,20 +98,36 @@ class ControlState:
                 yield from self._numbers(event, now)
             case inbox.Unreadable():
                 yield from self._unreadable(event)
-            case inbox.WorkerSaid() | inbox.WorkerLeft():
-                yield from self._worker(event, now)
+            case inbox.WorkerSaid():
+                yield from self._worker_said(event, now)
+            case inbox.WorkerLeft(worker=worker):
+                yield from self._worker_left(worker, now)
+            case inbox.ConfigRead() | inbox.KeysRead() | inbox.KeysBad() | inbox.QuarantineLifted():
+                yield from self._ordered(event, now)
+            case inbox.RoundOver():
+                self._unseen = None
+            case inbox.Ticked():
+                yield from self._tick(now)
+            case _:
+                assert_never(event)
+
+    def _ordered(self, event: Order, now: float) -> Iterator[Action]:
+        """A file was read, or an operator has said something."""
+        match event:
             case inbox.ConfigRead(runtime=runtime):
                 notice = self.fleet.configure(runtime, now=now)
                 self._forget_removed()
                 self.lessons.configure(runtime)
                 yield self._watch()
                 yield from told(notice)
+                share_limits(self.clients, self.fleet.runtime.pools, self.roster, now=now)
+            case inbox.KeysRead(keys=keys):
+                yield from self.clients.replace(keys)
+                share_limits(self.clients, self.fleet.runtime.pools, self.roster, now=now)
+            case inbox.KeysBad(path=path, faults=faults):
+                yield from self.clients.refuse(path, faults)
             case inbox.QuarantineLifted(fingerprint=fingerprint):
                 yield from self.lessons.lift(fingerprint, now=now)
-            case inbox.RoundOver():
-                self._unseen = None
-            case inbox.Ticked():
-                yield from self._tick(now)
             case _:
                 assert_never(event)
 
@@ -195,11 +223,11 @@ class ControlState:
         serving = self.fleet.state(news.backend) is BackendState.SERVING
         if serving and self._told_problems.get(key) != news.detail:
             self._told_problems[key] = news.detail
-            yield _reading(news.backend, news.path, problem=news.detail)
+            yield reading(news.backend, news.path, problem=news.detail)
 
     def _readable(self, backend: str, path: str) -> Iterator[Action]:
         if self._told_problems.pop((backend, path), ""):
-            yield _reading(backend, path, problem="")
+            yield reading(backend, path, problem="")
 
     # --- workers --------------------------------------------------------------------------------------------------
 
@@ -215,6 +243,8 @@ class ControlState:
             case Hello():
                 self.roster.join(worker, now=now)
                 yield inbox.Tell(EventName.WORKER_JOINED, {"slot": worker.slot, "pid": worker.pid})
+                if self.clients.keys is not None:
+                    yield inbox.SendTo(worker, NewKeys(keys=self.clients.keys))
                 if self.open:
                     yield inbox.SendTo(worker, NewSnapshot(snapshot=self.fleet.snapshot()))
                 yield from self.lessons.greet(worker)
@@ -229,12 +259,15 @@ class ControlState:
                 yield from self._settled(records, failures, now)
             case DrainAck() as ack:
                 self.roster.acknowledge(worker, ack)
+            case AskUsage(number=number, key_id=key_id):
+                yield inbox.SendTo(worker, UsageTold(number=number, usage=self.clients.usage_of(key_id, now)))
             case _:
                 assert_never(event.message)
 
     def _settled(self, records: list[RequestRecord], failures: list[BackendFailure], now: float) -> Iterator[Action]:
         if records:
             yield inbox.Ingest(tuple(records))
+            self.clients.count(records, now)
         succeeded = Counter(record.backend for record in records if record.outcome is Outcome.OK and record.backend)
         for backend, count in succeeded.items():
             yield from self._noticed(backend, RequestsSucceeded(count=count), now)
@@ -242,7 +275,7 @@ class ControlState:
             yield from self._noticed(failure.backend, RequestFailed(code=failure.code, at=failure.at), now)
         yield from self.lessons.attempts(failures, now=now)
         for record in records:
-            if _failed_within_its_answer(record):
+            if failed_within_its_answer(record):
                 yield from self._noticed(record.backend, RequestFailed(code=BackendError.code, at=now), now)
 
     def _worker_left(self, worker: WorkerRef, now: float) -> Iterator[Action]:
@@ -255,28 +288,11 @@ class ControlState:
         for worker, silent_s in self.roster.fell_silent(now=now):
             fields = {"slot": worker.slot, "pid": worker.pid, "silent_s": round(silent_s, 3)}
             yield inbox.Tell(EventName.WORKER_SILENT, fields)
+        if self.clients.turn():
+            self.roster.ledger.new_day()
         yield from self._share_out(now)
         yield from self.lessons.tick(now=now)
 
     def _share_out(self, now: float) -> Iterator[Action]:
         for worker, shares in self.roster.new_shares(self.fleet.runtime.limits.in_flight, now=now):
             yield inbox.SendTo(worker, shares)
-
-
-def _failed_within_its_answer(record: RequestRecord) -> bool:
-    """Whether HTTP was fine but the answer was not: an error event, an abort, no end marker.
-
-    Workers report other failures themselves.  An error that blames the request (code 4xx) does not count, and neither
-    does what a tap of ours that broke down did not live to see.
-    """
-    if record.outcome is not Outcome.UPSTREAM_ERROR or record.ending is not Ending.COMPLETE or not record.backend:
-        return False
-    summary = record.summary
-    if summary is None:
-        return True
-    blames_request = summary.error is not None and (summary.error.code or "").startswith("4")
-    return not blames_request and Flag.TAP_DISABLED not in summary.flags
-
-
-def _reading(backend: str, path: str, *, problem: str) -> Action:
-    return inbox.Tell(EventName.BACKEND_READING, {"backend": backend, "path": path, "problem": problem})

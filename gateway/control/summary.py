@@ -15,7 +15,12 @@ _SHOWN: Final = 3
 
 
 def summary_of(
-    pools: Sequence[PoolReport], workers: Sequence[WorkerReport], *, in_flight: int, store_problem: str
+    pools: Sequence[PoolReport],
+    workers: Sequence[WorkerReport],
+    *,
+    in_flight: int,
+    store_problem: str,
+    keys_problem: str = "",
 ) -> str:
     """The worst that is wrong, else that all is well and how much is going on."""
     down = [pool.name for pool in pools if not pool.serving]
@@ -31,8 +36,12 @@ def summary_of(
         return f"short: fewer backends than wanted serve {_pools(short)}"
     if not all(worker.fresh for worker in workers):
         return "a worker does not answer; the others serve"
-    if store_problem:
-        return f"serving, but requests are not recorded: {store_problem}"
+    if keys_problem or store_problem:
+        return (
+            f"serving with the keys of before, their file cannot be used: {keys_problem}"
+            if keys_problem
+            else f"serving, but requests are not recorded: {store_problem}"
+        )
     serving = sum(pool.serving for pool in pools)
     backends = sum(pool.backends for pool in pools)
     if serving < backends:

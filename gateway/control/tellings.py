@@ -13,6 +13,11 @@ from gateway.core.routing.notice import Notice
 from gateway.telemetry.events import EventName
 
 
+def reading(backend: str, path: str, *, problem: str) -> Action:
+    """A page of a backend cannot be read, or can be again."""
+    return inbox.Tell(EventName.BACKEND_READING, {"backend": backend, "path": path, "problem": problem})
+
+
 def told(notice: Notice) -> Iterator[Action]:
     """Everything of ``notice`` but the probe that it asks for."""
     for change in notice.states:

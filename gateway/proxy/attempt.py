@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 
-from gateway.core.request.body import JSON, emit_body
+from gateway.core.admission.keys import salt_of
+from gateway.core.request.body import JSON, emit_body, given_salt, salted
 from gateway.core.routing.credentials import bearer_line
 from gateway.core.routing.endpoints import Endpoint
 from gateway.core.routing.retry import Attempt, aborted_before_a_token
@@ -27,7 +28,10 @@ def request_bytes(visit: Visit, target: Target, endpoint: Endpoint) -> bytes:
     """The whole request for the backend: its path is the map's own, its credentials are the backend's."""
     if visit.body is None or visit.backend is None:
         raise GatewayFault("a request was forwarded without its body")
-    body = emit_body(visit.body, inject_usage=visit.injected)
+    content = visit.body
+    if visit.key is not None and visit.key.cache_salt:
+        content = salted(content, salt_of(visit.key, given=given_salt(content)))
+    body = emit_body(content, inject_usage=visit.injected)
     key = os.environ.get(visit.backend.api_key_env, "") if visit.backend.api_key_env else ""
     if not visit.body.media_type:
         return b"%b %b HTTP/1.1\r\nHost: %b\r\n%bX-Request-Id: %b\r\n%b%b\r\n" % (

@@ -15,20 +15,21 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
 from gateway import aio
-from gateway.core.link.framing import control_messages, frame
+from gateway.core.link.framing import frame
 from gateway.core.link.messages import (
     HEARTBEAT_S,
     PROTOCOL,
+    AskUsage,
     BackendFailure,
     ControlMessage,
     DrainAck,
     Heartbeat,
     Hello,
-    Refused,
     RequestRecord,
     Settled,
 )
 from gateway.errors import LinkGarbled
+from gateway.proxy.conversation import Conversation
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -38,7 +39,6 @@ BATCH_RECORDS: Final = 256
 BATCH_S: Final = 0.05
 RETRY_FIRST_S: Final = 0.05
 RETRY_MAX_S: Final = 1.0
-_READ_BYTES: Final = 64 * 1024
 _SAID_ALL: Final = "everything was sent before the end"
 
 log = logging.getLogger("gateway.link")
@@ -76,6 +76,7 @@ class WorkerLink:
         self._records: deque[RequestRecord] = deque()
         self._failures: deque[BackendFailure] = deque(maxlen=MAX_QUEUED_FAILURES)
         self._acks: dict[str, DrainAck] = {}
+        self._questions: list[AskUsage] = []
         self._dropped = 0
         self._beat_asked = False
         self._connected = False
@@ -116,6 +117,13 @@ class WorkerLink:
         if self._connected:
             self._acks[ack.backend] = ack
             self._wake.set()
+
+    def ask(self, question: AskUsage) -> bool:
+        """Ask control, after what is queued now; False, and nothing is asked, while there is no connection."""
+        if self._connected:
+            self._questions.append(question)
+            self._wake.set()
+        return self._connected
 
     def beat_soon(self) -> None:
         """Have a heartbeat sent now, not when the next one is due: control waits for what has changed."""
@@ -175,9 +183,10 @@ class WorkerLink:
         except OSError as error:
             log.debug("link.connect_failed", extra={"reason": str(error)})
             return False
-        conversation = _Conversation(self._on_message)
+        conversation = Conversation(self._on_message)
         self._connected = True
         self._acks.clear()
+        self._questions.clear()
         reading = aio.spawn(conversation.read(reader), name="link read")
         writing = aio.spawn(self._write(writer), name="link write")
         try:
@@ -216,7 +225,10 @@ class WorkerLink:
                 self._beat_asked = False
                 writer.write(frame(self._heartbeat()))
                 beat_at = loop.time() + HEARTBEAT_S
+            questions, self._questions = self._questions, []
             await self._write_batches(writer)
+            for question in questions:
+                writer.write(frame(question))
             await writer.drain()
             if closing:
                 writer.write(frame(self._heartbeat()))
@@ -247,25 +259,6 @@ class WorkerLink:
                 await self._wake.wait()
         except TimeoutError:
             return
-
-
-class _Conversation:
-    """The reading half of one connection; knows whether control ever spoke on it."""
-
-    def __init__(self, on_message: Callable[[ControlMessage], None]) -> None:
-        self._on_message = on_message
-        self.spoken = False
-
-    async def read(self, reader: asyncio.StreamReader) -> str:
-        """Reader task: hands messages on until the connection ends; returns why it did."""
-        framer = control_messages()
-        while data := await reader.read(_READ_BYTES):
-            for message in framer.feed(data):
-                if isinstance(message, Refused):
-                    return f"control refused this worker: {message.reason}"
-                self.spoken = True
-                self._on_message(message)
-        return "control closed the connection"
 
 
 def _ended_well(task: asyncio.Task[str]) -> bool:

@@ -5,6 +5,7 @@ Beside the stations: nothing here reaches a backend, and none of it is a request
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import assert_never
 
 import msgspec
@@ -22,8 +23,19 @@ class ModelList(msgspec.Struct, frozen=True):
     object: str = "list"
 
 
-def answer_ourselves(endpoint: Endpoint, desk: Desk, *, version: str, headers: bytes, with_body: bool) -> bytes:
-    """The whole response.  Raises ShuttingDown or NothingServing where that is the answer."""
+def answer_ourselves(
+    endpoint: Endpoint,
+    desk: Desk,
+    *,
+    version: str,
+    headers: bytes,
+    with_body: bool,
+    may_use: Callable[[str], bool] | None = None,
+) -> bytes:
+    """The whole response; of models those that the client ``may_use``.
+
+    Raises ShuttingDown or NothingServing where that is the answer.
+    """
     match endpoint.serves:
         case Serves.HEALTH:
             body = b'{"status":"ok"}'
@@ -33,12 +45,13 @@ def answer_ourselves(endpoint: Endpoint, desk: Desk, *, version: str, headers: b
         case Serves.VERSION:
             body = msgspec.json.encode({"version": version})
         case Serves.MODELS:
-            body = msgspec.json.encode(ModelList(tuple(msgspec.Raw(card.raw) for card in desk.snapshot.cards)))
+            cards = desk.snapshot.cards if may_use is None else [it for it in desk.snapshot.cards if may_use(it.id)]
+            body = msgspec.json.encode(ModelList(tuple(msgspec.Raw(card.raw) for card in cards)))
         case Serves.REASONING:
             raise NotFound("there is no such reasoning stream, or not any more")  # one without an id
         case Serves.PREFLIGHT:
             return envelope.head(204, b"No Content", headers=headers, length=None, chunked=False)
-        case Serves.ENGINE:
+        case Serves.ENGINE | Serves.USAGE:
             raise NothingServing("this endpoint is the backends' to answer")
         case _:
             assert_never(endpoint.serves)

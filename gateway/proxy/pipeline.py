@@ -20,7 +20,6 @@ from gateway.core.request.body import may_inject_usage, renamed
 from gateway.core.routing.endpoints import Endpoint, Serves
 from gateway.core.routing.headers import upstream_headers
 from gateway.core.routing.retry import may_try_elsewhere
-from gateway.core.routing.snapshot import BackendView
 from gateway.core.stream.delivery.mode import Delivery
 from gateway.core.stream.summary import Dialect, Ending
 from gateway.errors import ConnectFailed, GatewayError, GatewayFault, MethodNotAllowed, NothingServing, ShuttingDown
@@ -30,14 +29,17 @@ from gateway.proxy.attempt import attempt_of, held_answer, request_bytes
 from gateway.proxy.choose import RelayChooser, own_headers
 from gateway.proxy.deliver import settle_delivery
 from gateway.proxy.forward import LEFT, Exchange, error_for
+from gateway.proxy.gate import NOTHING_HELD, Gate
+from gateway.proxy.lease import Lease
 from gateway.proxy.ours import answer_ourselves
 from gateway.proxy.owners import Owners
-from gateway.proxy.route import RETRY_AFTER_S, Desk, Lease
+from gateway.proxy.route import RETRY_AFTER_S, Desk
 from gateway.proxy.settle import Settler
 from gateway.proxy.side import SideShelf
 from gateway.proxy.side_door import SideDoor
 from gateway.proxy.testimony import Testimony
-from gateway.proxy.upstream import Target, Upstreams
+from gateway.proxy.upstream import Upstreams
+from gateway.proxy.usage import UsageDesk
 from gateway.proxy.visit import Visit
 from gateway.proxy.wire import Answered, ClientWire
 
@@ -51,6 +53,8 @@ class Pipeline:
         self,
         *,
         desk: Desk,
+        gate: Gate,
+        usage: UsageDesk,
         upstreams: Upstreams,
         settler: Settler,
         endpoints: Mapping[str, Endpoint],
@@ -60,6 +64,8 @@ class Pipeline:
         clock: Callable[[], float],
     ) -> None:
         self._desk = desk
+        self._gate = gate
+        self._usage = usage
         self._upstreams = upstreams
         self._settler = settler
         self._testimony = Testimony(desk, settler)
@@ -68,9 +74,8 @@ class Pipeline:
         self._sides = sides
         self._side_door = side_door
         self._clock = clock
-        self._owners = Owners(desk, upstreams, self._target)
+        self._owners = Owners(desk, upstreams, upstreams.target)
         self._open: set[Exchange] = set()
-        self._targets: dict[tuple[str, str], Target] = {}
         self._id_prefix = os.urandom(6).hex()
         self._count = itertools.count(1)
 
@@ -86,12 +91,12 @@ class Pipeline:
         try:
             endpoint = read_head(visit, request, endpoints=self._endpoints)
             engine = endpoint.serves is Serves.ENGINE
+            if self._gate.keyring is not None:
+                self._gate.identify(visit, request, endpoint)
             if engine and endpoint.dialect is not None:
                 await self._serve(visit, request, wire, dialect=endpoint.dialect, endpoint=endpoint)
-            elif endpoint.serves is Serves.REASONING:
-                await self._serve_side(visit, wire)
             else:
-                self._ourselves(visit, wire, endpoint)
+                await self._serve_other(visit, wire, endpoint)
         except GatewayError as error:
             self._refuse(visit, wire, error)
         except asyncio.CancelledError:
@@ -103,7 +108,9 @@ class Pipeline:
             self._refuse(visit, wire, GatewayFault("the gateway has a defect; the request was not completed"))
         finally:
             if engine:
-                self._testimony.of_end(visit, self._settler.settle(visit))
+                record = self._settler.settle(visit)
+                self._testimony.of_end(visit, record)
+                self._gate.settled(visit, record)
             if visit.side is not None:
                 self._sides.finish(visit.side, visit.ending, visit.error)
             visit.forget()
@@ -124,11 +131,12 @@ class Pipeline:
             if endpoint.dialect is Dialect.RESPONSES:
                 await self._owners.assign(visit, endpoint)
             self._admit(visit, request, dialect)
-            while True:
-                with self._lease(visit) as lease:
-                    visit.tried.append(lease.backend.name)
-                    if await self._attempt(visit, wire, lease, dialect=dialect, endpoint=endpoint):
-                        return
+            with NOTHING_HELD if visit.key is None else await self._gate.enter(visit, visit.key):
+                while True:
+                    with self._gate.try_lease(visit) or await self._gate.wait(visit) as lease:
+                        visit.tried.append(lease.backend.name)
+                        if await self._attempt(visit, wire, lease, dialect=dialect, endpoint=endpoint):
+                            return
 
     def _admit(self, visit: Visit, request: web.BaseRequest, dialect: Dialect) -> None:
         body = visit.body
@@ -136,23 +144,19 @@ class Pipeline:
             raise GatewayFault("a request was admitted without its body")
         visit.snapshot = self._desk.snapshot
         model = self._desk.meant_by(body.model)
+        self._gate.ask(visit, request, names=(body.model, model))
         if model != body.model:
             body = visit.body = renamed(body, model)
         visit.model, visit.shape = body.model, body.shape
         visit.pool = visit.pool or self._desk.pool_for(body.model)
         if self._desk.balance.by_session:
             visit.session = self._desk.balance.session_of(visit.pool, body, request.headers.get("X-Session-Id"))
-        settle_delivery(visit, dialect)
+        settle_delivery(visit, dialect, key_default=None if visit.key is None else visit.key.defaults.reasoning)
         if visit.delivery is Delivery.SIDE:
             visit.side = self._sides.open(visit.key_id, visit.snapshot.policy.side)
         visit.injected = may_inject_usage(body, dialect)
         visit.extra_headers = upstream_headers(request.headers.items())
         visit.queued = visit.admitted = self._clock()
-
-    def _lease(self, visit: Visit) -> Lease:
-        if visit.only is not None:
-            return self._desk.hold(visit.only)
-        return self._desk.lease(pool=visit.pool, model=visit.model, tried=visit.tried, session=visit.session)
 
     def _has_other(self, visit: Visit) -> bool:
         if visit.only is not None:
@@ -169,7 +173,7 @@ class Pipeline:
         visit.attempts += 1
         visit.exchange, visit.status = None, 0  # of an attempt before this one
         timers = visit.snapshot.policy.timers
-        target = self._target(backend)
+        target = self._upstreams.target(backend)
         visit.named = self._owners.witness(visit, endpoint, backend)
         try:
             connection = await self._upstreams.connect(
@@ -216,6 +220,9 @@ class Pipeline:
         if visit.backend is not None:
             self._settler.attempt_failed(visit.backend.name, error.code)
         if not self._has_other(visit):
+            if self._gate.may_hold(visit):
+                visit.tried.clear()
+                return False
             raise NothingServing(error.message, retry_after_s=RETRY_AFTER_S) from error
         return False
 
@@ -237,11 +244,14 @@ class Pipeline:
             visit.error = exchange.relay.told if exchange.relay is not None else error
         return True
 
-    def _target(self, backend: BackendView) -> Target:
-        target = self._targets.get((backend.url, backend.tls_ca))
-        if target is None:
-            target = self._targets[backend.url, backend.tls_ca] = Target.of(backend.url, tls_ca=backend.tls_ca)
-        return target
+    async def _serve_other(self, visit: Visit, wire: ClientWire, endpoint: Endpoint) -> None:
+        """What is no request to an engine."""
+        if endpoint.serves is Serves.USAGE:
+            await self._usage.serve(visit, wire, headers=self._lines(visit))
+        elif endpoint.serves is Serves.REASONING:
+            await self._serve_side(visit, wire)
+        else:
+            self._ourselves(visit, wire, endpoint)
 
     async def _serve_side(self, visit: Visit, wire: ClientWire) -> None:
         """Reasoning on a stream of its own: no request to an engine, so nothing to settle."""
@@ -254,11 +264,17 @@ class Pipeline:
     def _ourselves(self, visit: Visit, wire: ClientWire, endpoint: Endpoint) -> None:
         headers = self._lines(visit)
         with_body = visit.method != "HEAD"
-        wire.send(answer_ourselves(endpoint, self._desk, version=self._version, headers=headers, with_body=with_body))
+        may_use = visit.key.may_use if visit.key is not None else None
+        wire.send(
+            answer_ourselves(
+                endpoint, self._desk, version=self._version, headers=headers, with_body=with_body, may_use=may_use
+            )
+        )
 
     def _refuse(self, visit: Visit, wire: ClientWire, error: GatewayError) -> None:
         """Answer with our own error, unless the client has had bytes already: then only the connection can end."""
         visit.error = error
+        self._gate.refused(visit, error)
         relay = visit.exchange.relay if visit.exchange is not None else None
         if relay is not None and not relay.unsent:
             wire.cut()
@@ -280,5 +296,6 @@ class Pipeline:
 
     def end_all(self) -> None:
         """Shutdown's deadline: end every open exchange, each with an error that its client can read."""
+        self._gate.end_all()
         for exchange in list(self._open):
             exchange.finish(Ending.SHUTDOWN)

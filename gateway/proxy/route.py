@@ -8,17 +8,27 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection
-from types import TracebackType
-from typing import Self
 
 from gateway.core.admission.limits import admit_one
-from gateway.core.link.messages import ControlMessage, DrainAck, NewSnapshot, Pace, Pulse, Quarantine, Refused, Shares
+from gateway.core.link.messages import (
+    ControlMessage,
+    DrainAck,
+    NewKeys,
+    NewSnapshot,
+    Pace,
+    Pulse,
+    Quarantine,
+    Refused,
+    Shares,
+    UsageTold,
+)
 from gateway.core.routing.backend import BackendState
 from gateway.core.routing.select import candidates, least_in_flight, pool_for
 from gateway.core.routing.snapshot import BackendView, Snapshot
 from gateway.core.stream.silence import PulseReading, PulseTrack
 from gateway.errors import NothingServing
 from gateway.proxy.balance import Balancer
+from gateway.proxy.lease import Admission, Lease
 from gateway.proxy.ward import Ward
 
 SUSPECT_S = 1.0
@@ -62,6 +72,8 @@ class Desk:
         self._aliases: dict[str, str] = {}
         self._eligible: dict[tuple[str, str], list[BackendView]] = {}
         self._turn = 0
+        self.on_news: Callable[[ControlMessage], None] = lambda _: None  # after it was taken in
+        self.on_free: Callable[[str], None] | None = None  # a lease of that backend has ended
 
     @property
     def serving(self) -> bool:
@@ -82,8 +94,9 @@ class Desk:
                 self.balance.learn(message)
             case Quarantine():
                 self.ward.apply(message)
-            case Refused():
-                pass  # the link reports it
+            case Refused() | NewKeys() | UsageTold():
+                pass  # the link reports it; the keyring's and the usage desk's affair
+        self.on_news(message)
 
     def lost_control(self) -> None:
         """Nobody tells any more what the others hold: better not counted than counted as it once was."""
@@ -142,22 +155,52 @@ class Desk:
     def lease(self, *, pool: str, model: str, tried: Collection[str], session: int | None = None) -> Lease:
         """Choose a backend and hold it.  Raises NothingServing."""
         eligible = self._candidates(pool, model, tried=tried)
-        now = self._clock()
-        suspects = self._suspect_since
-        trusted = [b for b in eligible if now - suspects.get(b.name, NEVER) > SUSPECT_S] if suspects else eligible
-        self._turn += 1
-        balance, backends = self.balance, trusted or eligible
-        if balance.plain:
-            chosen = least_in_flight(backends, self._load, turn=self._turn)
-        else:
-            chosen = balance.choose(backends, self._load, session=session, turn=self._turn)
+        trusted = self._trusted(eligible) if self._suspect_since else eligible
+        chosen = self._choose(trusted or eligible, session)
         if chosen is None:
             raise NothingServing("no backend is serving this model at present", retry_after_s=RETRY_AFTER_S)
         return Lease(self, chosen)
 
+    def _choose(self, backends: list[BackendView], session: int | None) -> BackendView | None:
+        self._turn += 1
+        if self.balance.plain:
+            return least_in_flight(backends, self._load, turn=self._turn)
+        return self.balance.choose(backends, self._load, session=session, turn=self._turn)
+
     def hold(self, backend: BackendView) -> Lease:
         """Hold ``backend``, that no other can stand in for."""
         return Lease(self, backend)
+
+    def lease_within(
+        self,
+        *,
+        pool: str,
+        model: str,
+        tried: Collection[str],
+        room: Callable[[str], bool],
+        patient: bool,
+        session: int | None = None,
+    ) -> Lease | None:
+        """Like :meth:`lease`, of the backends that have ``room``; None when there is none.
+
+        ``patient``: rather none than one that refused a connection a moment ago.
+        """
+        eligible = [b for b in self._candidates(pool, model, tried=tried) if room(b.name)]
+        trusted = self._trusted(eligible)
+        chosen = self._choose(trusted if patient else trusted or eligible, session)
+        return None if chosen is None else Lease(self, chosen)
+
+    def can_serve(self, *, pool: str, model: str, tried: Collection[str], patient: bool) -> bool:
+        """Whether there is a backend that :meth:`lease_within` could choose if it had room."""
+        eligible = self._candidates(pool, model, tried=tried)
+        return bool(self._trusted(eligible) if patient else eligible)
+
+    def _trusted(self, eligible: list[BackendView]) -> list[BackendView]:
+        suspects = self._suspect_since
+        if not suspects:
+            return eligible
+        now = self._clock()
+        return [b for b in eligible if now - suspects.get(b.name, NEVER) > SUSPECT_S]
 
     def _candidates(self, pool: str, model: str, *, tried: Collection[str]) -> list[BackendView]:
         if tried:
@@ -200,56 +243,13 @@ class Desk:
         left = self.in_flight[backend] - 1
         if left:
             self.in_flight[backend] = left
-            return
-        del self.in_flight[backend]
-        if any(b.name == backend and b.state is BackendState.DRAINING for b in self.snapshot.backends):
-            self._report_drain(backend)
+        else:
+            del self.in_flight[backend]
+            if any(b.name == backend and b.state is BackendState.DRAINING for b in self.snapshot.backends):
+                self._report_drain(backend)
+        if self.on_free is not None:
+            self.on_free(backend)
 
     def was_alone(self, backend: str, since: float) -> bool:
         """Whether no other request of this worker was in flight on ``backend`` at any time from ``since`` to now."""
         return self._crowded_at.get(backend, NEVER) < since and self.in_flight.get(backend, 0) == 1
-
-
-class Admission:
-    """One request inside the gateway; a context manager."""
-
-    __slots__ = ("_desk",)
-
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
-
-    def __enter__(self) -> None:
-        self._desk.holding += 1
-        self._desk.quiet.clear()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._desk.holding -= 1
-        if not self._desk.holding:
-            self._desk.quiet.set()
-
-
-class Lease:
-    """One request's hold on a backend; a context manager that gives itself."""
-
-    __slots__ = ("_desk", "_since", "backend")
-
-    def __init__(self, desk: Desk, backend: BackendView) -> None:
-        self._desk = desk
-        self._since = 0.0
-        self.backend = backend
-
-    @property
-    def alone(self) -> bool:
-        """Whether the request has had the backend to itself so far."""
-        return self._desk.was_alone(self.backend.name, self._since)
-
-    def __enter__(self) -> Self:
-        self._since = self._desk.took(self.backend.name)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._desk.gave_back(self.backend.name)

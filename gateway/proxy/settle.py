@@ -96,6 +96,7 @@ class Settler:
             stream=stream,
             model=visit.model if visit.pool or NAME.fullmatch(visit.model) else "",
             pool=visit.pool,
+            key_id=visit.key_id,
             backend=backend.name if backend is not None else "",
             profile=backend.profile if backend is not None else "",
             error_code=visit.error.code if visit.error is not None else "",

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
+from gateway.core.routing.snapshot import BackendView
 from gateway.errors import ConnectFailed, Overloaded
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
@@ -167,6 +168,14 @@ class Upstreams:
         self._idle: dict[Target, list[Connection]] = {}
         self._contexts: dict[str, ssl.SSLContext] = {}
         self._loads: dict[str, asyncio.Future[ssl.SSLContext]] = {}
+        self._targets: dict[tuple[str, str], Target] = {}
+
+    def target(self, backend: BackendView) -> Target:
+        """Where ``backend`` is, worked out once."""
+        found = self._targets.get((backend.url, backend.tls_ca))
+        if found is None:
+            found = self._targets[backend.url, backend.tls_ca] = Target.of(backend.url, tls_ca=backend.tls_ca)
+        return found
 
     async def connect(self, target: Target, *, timeout_s: float, idle_s: float) -> Connection:
         """A connection that a request can be written to at once, kept or new.  Raises ConnectFailed."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from gateway.core.admission.keys import Key
 from gateway.core.request.body import ParsedBody
 from gateway.core.request.fingerprint import fingerprint
 from gateway.core.routing.endpoints import Endpoint
@@ -24,90 +25,53 @@ KEPT_BODY_BYTES = 16 * 1024
 class Visit:
     """Mutable record of one request; see the module."""
 
-    __slots__ = (
-        "accepted",
-        "accepted_wall",
-        "admitted",
-        "alone",
-        "asked_delivery",
-        "attempts",
-        "backend",
-        "body",
-        "cors",
-        "delivery",
-        "ending",
-        "endpoint",
-        "error",
-        "exchange",
-        "extra_headers",
-        "fingerprint",
-        "http_1_1",
-        "injected",
-        "keep_alive",
-        "key_id",
-        "method",
-        "metrics",
-        "model",
-        "named",
-        "only",
-        "pool",
-        "query",
-        "queued",
-        "request_bytes",
-        "request_id",
-        "response_bytes",
-        "session",
-        "shape",
-        "side",
-        "snapshot",
-        "status",
-        "tags",
-        "thing",
-        "tried",
-        "upload_s",
-    )
+    method = ""
+    keep_alive = True
+    http_1_1 = True
+    endpoint: Endpoint | None = None
+    thing = ""  # the id in its path
+    query = b""  # what of the query goes upstream
+    body: ParsedBody | None = None  # let go once nothing can be tried again
+    fingerprint = ""
+    session: int | None = None
+    shape: RequestShape | None = None
+    metrics = "none"
+    asked_delivery: Delivery | None = None
+    delivery = Delivery.PASS
+    tags: ThinkTags | None = None
+    side: SideStream | None = None
+    key_id = ""
+    extra_headers = b""
+    cors = b""
+    model = ""
+    pool = ""
+    key: Key | None = None
+    priority = 0
+    deadline: float | None = None  # by which it must have left the queue
+    held_until: float | None = None  # how long it waits for backends that are expected back
+    charged: float | None = None  # tokens that its flow was charged when it was served
+    backend: BackendView | None = None
+    only: BackendView | None = None  # no other one can answer
+    named: Callable[[str], None] | None = None  # is told the id of a response
+    exchange: Exchange | None = None
+    attempts = 0
+    injected = False
+    alone = False
+    queued: float | None = None
+    admitted: float | None = None
+    upload_s = 0.0
+    request_bytes = 0
+    response_bytes = 0
+    status = 0
+    ending = Ending.REJECTED
+    error: GatewayError | None = None
 
     def __init__(self, *, accepted: float, accepted_wall: float, snapshot: Snapshot, request_id: str) -> None:
         self.accepted = accepted
         self.accepted_wall = accepted_wall
         self.snapshot = snapshot
         self.request_id = request_id
-        self.method = ""
-        self.keep_alive = True
-        self.http_1_1 = True
-        self.endpoint: Endpoint | None = None
-        self.thing = ""  # the id in its path
-        self.query = b""  # what of the query goes upstream
-        self.body: ParsedBody | None = None  # let go once nothing can be tried again
-        self.fingerprint = ""
-        self.session: int | None = None
-        self.shape: RequestShape | None = None
-        self.metrics = "none"
-        self.asked_delivery: Delivery | None = None
-        self.delivery = Delivery.PASS
-        self.tags: ThinkTags | None = None
-        self.side: SideStream | None = None
-        self.key_id = ""
-        self.extra_headers = b""
-        self.cors = b""
-        self.model = ""
-        self.pool = ""
-        self.backend: BackendView | None = None
-        self.only: BackendView | None = None  # no other one can answer
-        self.named: Callable[[str], None] | None = None  # is told the id of a response
-        self.exchange: Exchange | None = None
-        self.attempts = 0
         self.tried: list[str] = []
-        self.injected = False
-        self.alone = False
-        self.queued: float | None = None
-        self.admitted: float | None = None
-        self.upload_s = 0.0
-        self.request_bytes = 0
-        self.response_bytes = 0
-        self.status = 0
-        self.ending = Ending.REJECTED
-        self.error: GatewayError | None = None
 
     @property
     def queue_s(self) -> float | None:

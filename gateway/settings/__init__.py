@@ -8,6 +8,6 @@ ever held: only the names of the variables that hold one.
 from gateway.settings.install import Install
 from gateway.settings.load import Settings, load, parse
 from gateway.settings.runtime import Backend, Pool, Runtime
-from gateway.settings.views import to_policy, to_reasoning
+from gateway.settings.views import to_policy, to_pool_view
 
-__all__ = ["Backend", "Install", "Pool", "Runtime", "Settings", "load", "parse", "to_policy", "to_reasoning"]
+__all__ = ["Backend", "Install", "Pool", "Runtime", "Settings", "load", "parse", "to_policy", "to_pool_view"]

@@ -72,6 +72,7 @@ class Document:
     values: dict[Path, Spot] = field(default_factory=dict)
     faults: list[Fault] = field(default_factory=list)
     nodes: int = 0
+    max_nodes: int = MAX_NODES
 
     def fault(self, path: Path, message: str, *, at_key: bool = False) -> Fault:
         """A fault at ``path``; where the path does not exist, the place is that of its nearest parent."""
@@ -84,11 +85,11 @@ class Document:
         return Fault(self.name, path, message, line=spot.line, column=spot.column)
 
 
-def read(text: str, name: str) -> Document:
+def read(text: str, name: str, *, max_bytes: int = MAX_TEXT_BYTES, max_nodes: int = MAX_NODES) -> Document:
     """Compose ``text``; ``name`` is what faults call it.  Never raises: see ``Document.faults``."""
-    document = Document(name)
-    if len(text.encode(errors="surrogatepass")) > MAX_TEXT_BYTES:
-        document.faults.append(Fault(name, (), f"over {MAX_TEXT_BYTES // 1024} KiB: this is no configuration file"))
+    document = Document(name, max_nodes=max_nodes)
+    if len(text.encode(errors="surrogatepass")) > max_bytes:
+        document.faults.append(Fault(name, (), f"over {max_bytes // 1024} KiB: this is no configuration file"))
         return document
     try:
         root = yaml.compose(text, Loader=_CoreLoader)
@@ -115,8 +116,8 @@ def _value(document: Document, node: yaml.Node, path: Path) -> Any:
     """The plain value of ``node``; notes its spot and what is wrong on the way."""
     document.values.setdefault(path, _spot(node.start_mark))
     document.nodes += 1
-    if document.nodes > MAX_NODES or len(path) > MAX_DEPTH:
-        if document.nodes <= MAX_NODES + 1 or len(path) == MAX_DEPTH + 1:
+    if document.nodes > document.max_nodes or len(path) > MAX_DEPTH:
+        if document.nodes <= document.max_nodes + 1 or len(path) == MAX_DEPTH + 1:
             document.faults.append(document.fault(path, "too large or too deep (an alias that holds itself?)"))
         return None
     match node:

@@ -1,4 +1,4 @@
-"""What the settings need from the machine: variables that hold keys, certificate files that can be read.
+"""What the settings need from the machine: variables that hold keys, files of keys and certificates that can be read.
 
 Not a station.  Asked at `serve`, `check` and reload.  It opens files for reading and nothing else, and never shows the
 value of a variable.
@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from ssl import PROTOCOL_TLS_CLIENT, PROTOCOL_TLS_SERVER, SSLContext, SSLError
 
+from gateway.errors import ConfigError
 from gateway.settings.environment import Sections
-from gateway.settings.install import ClientTls
+from gateway.settings.install import Auth, ClientTls
+from gateway.settings.keys import read_keys
 from gateway.settings.relations import Broken
 from gateway.settings.runtime import Backend
 
@@ -19,6 +21,7 @@ def missing(sections: Sections, environ: Mapping[str, str]) -> Iterator[Broken]:
     """Everything that ``sections`` refer to and that is not there or cannot be used."""
     if fault := _pair_fault(sections.clients.tls):
         yield Broken(("clients", "tls"), fault)
+    yield from _keys_faults(sections.auth)
     for at, pool in enumerate(sections.pools):
         for index, backend in enumerate(pool.backends):
             path = ("pools", at, "backends", index)
@@ -70,3 +73,14 @@ def _certificate_fault(backend: Backend) -> str:
     except OSError as error:
         return f"cannot read {backend.tls_ca}: {(error.strerror or 'unknown reason').lower()}"
     return ""
+
+
+def _keys_faults(auth: Auth) -> Iterator[Broken]:
+    """A file that is not there yet is no fault: the first key makes it."""
+    if auth.clients != "keys" or not auth.keys_file.exists():
+        return
+    try:
+        read_keys(auth.keys_file)
+    except ConfigError as error:
+        for line in error.message.splitlines():
+            yield Broken(("auth", "keys_file"), line)

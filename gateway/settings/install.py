@@ -78,10 +78,15 @@ class Operators(Section):
 class Auth(Section):
     """Who may send requests."""
 
-    clients: Literal["none"] = Field(
+    clients: Literal["none", "keys"] = Field(
         "none",
         description="How clients prove who they are. `none`: not at all, allowed only where every client address is on "
-        "the loopback or a Unix socket, whose file modes then decide.",
+        "the loopback or a Unix socket, whose file modes then decide. `keys`: by a key of auth.keys_file.",
+    )
+    keys_file: FilePath = Field(
+        Path("var/keys.json"),
+        description="The clients' keys with `keys`: digests, scopes, limits; YAML or JSON, mode 0600. `pacekeeper keys` "
+        "and the admin API write it; a change by hand is seen within a second. With a fault in it the old keys stay.",
     )
 
 

@@ -10,8 +10,7 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, Final
+from typing import Any
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
@@ -26,32 +25,7 @@ from gateway.settings.install import Install
 from gateway.settings.relations import broken
 from gateway.settings.runtime import Runtime
 from gateway.settings.section import homes, section_at
-
-_WANTED: Final = MappingProxyType(
-    {
-        "missing": "required, but not there",
-        "value_error": "{error}",
-        "literal_error": "must be {expected}",
-        "string_type": "must be text",
-        "int_type": "must be a whole number",
-        "int_parsing": "must be a whole number",
-        "int_parsing_size": "must be a whole number",
-        "int_from_float": "must be a whole number",
-        "float_type": "must be a number",
-        "float_parsing": "must be a number",
-        "finite_number": "must be a number",
-        "bool_type": "must be true or false",
-        "bool_parsing": "must be true or false",
-        "greater_than": "must be more than {gt:g}",
-        "greater_than_equal": "must be at least {ge}",
-        "less_than_equal": "must be at most {le:.15g}",
-        "too_short": "needs at least one entry",
-        "tuple_type": "must be a list",
-        "model_type": "must be a mapping of keys and values",
-        "model_attributes_type": "must be a mapping of keys and values",
-    }
-)
-"""What is wanted, by pydantic's name of the error; its own context fills the gaps."""
+from gateway.settings.sentences import sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +109,7 @@ class _Reading:
             section, key = section_at(Sections, path[:-1]) or Sections, str(path[-1])
             message = faults.suggest(key, list(section.model_fields), homes=homes(Sections, key))
             return self._fault(path, message, at_key=True)
-        return self._fault(path, _sentence(detail))
+        return self._fault(path, sentence(detail))
 
     def _fault(self, path: faults.Path, message: str, *, at_key: bool = False) -> Fault:
         if variable := self._environment.variable(path):
@@ -155,13 +129,6 @@ def _values_of(key: str, data: Any) -> Iterator[str]:
                 yield from _values_of(key, value)
         case _:
             return
-
-
-def _sentence(detail: ErrorDetails) -> str:
-    """What pydantic found, in a sentence that says what is wanted and repeats no value."""
-    context = detail.get("ctx", {})
-    wanted = _WANTED.get(detail["type"], detail["msg"]).format_map(context)
-    return wanted.replace("'", '"') if detail["type"] == "literal_error" else wanted
 
 
 def _text(path: Path) -> str:

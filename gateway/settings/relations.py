@@ -54,11 +54,11 @@ def _listeners(data: dict[str, Any]) -> Iterator[Broken]:
                 yield Broken(path, f"port {address.port} is a port of the clients; operators need one of their own")
             elif address in taken:
                 yield Broken(path, f"the same address as {spell(taken[address])}")
-            elif section == "clients" and auth is not None and not address.is_private:
+            elif section == "clients" and auth is not None and auth.clients == "none" and not address.is_private:
                 yield Broken(
                     path,
                     f"{address} can be reached from other machines while auth.clients is none; listen on 127.0.0.1, "
-                    "[::1] or unix:/path and put what checks keys in front",
+                    "[::1] or unix:/path, or ask for keys",
                 )
             taken.setdefault(address, path)
             ports.setdefault(address.port, section)

@@ -11,7 +11,7 @@ from typing import Final, Literal
 from pydantic import Field
 
 from gateway.core.routing.cors import CorsPolicy
-from gateway.core.routing.snapshot import CommentPolicy, HeaderPolicy, LimitPolicy, TimerPolicy
+from gateway.core.routing.snapshot import CommentPolicy, HeaderPolicy, LimitPolicy, PoolView, TimerPolicy
 from gateway.settings.parameters import Parameters
 from gateway.settings.reasoning import Reasoning, Side
 from gateway.settings.routing import Poison, Routing
@@ -34,6 +34,7 @@ from gateway.settings.types import (
 _TIMERS: Final = TimerPolicy()
 _LIMITS: Final = LimitPolicy()
 _HEADERS: Final = HeaderPolicy()
+_POOL: Final = PoolView(name="")
 _CORS: Final = CorsPolicy()
 _COMMENTS: Final = CommentPolicy()
 
@@ -91,6 +92,33 @@ class Pool(Section):
         description="With fewer backends serving than this, `status` calls the pool short.",
     )
     routing: Routing = Field(default_factory=Routing, description=Routing.__doc__)
+    concurrency: CountOrNone = Field(
+        _POOL.concurrency,
+        description="Requests at once on each backend; further ones wait in the gateway, where who is next is fair "
+        "between keys. 0: no bound, nobody waits. A little above the engine's `--max-num-seqs` keeps it busy; an engine "
+        "serves its own queue first come, first served.",
+    )
+    queue: CountOrNone = Field(
+        _POOL.queue,
+        description="Requests that may wait for a place on a backend; further ones get 503 with `Retry-After`. Each "
+        "keeps its connection and its body: a thousand chats are some tens of MiB.",
+    )
+    queue_s: Seconds = Field(
+        _POOL.queue_s,
+        description="The longest that a request waits for a place; then 503. A minute, since few people wait longer and "
+        "a client that retries is better told.",
+    )
+    deadline_s: SecondsOrOff = Field(
+        _POOL.deadline_s,
+        description="A request that still waits so long after it came gets 504, unless it says otherwise in "
+        "`X-Gateway-Deadline`. 0: no deadline but queue_s.",
+    )
+    hold_s: SecondsOrOff = Field(
+        _POOL.hold_s,
+        description="While no backend of the pool serves but one is expected back (it starts, stops or drains, or has "
+        "just gone down) requests wait so long for it instead of getting 503. 0: off; a restart of a large model takes "
+        "minutes, and not every client waits.",
+    )
     reasoning: Reasoning = Field(default_factory=Reasoning, description=Reasoning.__doc__)
     backends: tuple[Backend, ...] = Field(min_length=1, description="A list with at least one server.")
 

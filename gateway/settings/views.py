@@ -6,20 +6,24 @@ state.
 
 from __future__ import annotations
 
+import msgspec
+
 from gateway.core.routing.cors import CorsPolicy
 from gateway.core.routing.parameters import ParameterPolicy
-from gateway.core.routing.policy import PoisonPolicy
+from gateway.core.routing.policy import PoisonPolicy, RoutingPolicy
 from gateway.core.routing.snapshot import (
+    Alias,
     CommentPolicy,
     HeaderPolicy,
     LimitPolicy,
+    PoolView,
     SidePolicy,
     TimerPolicy,
     WorkerPolicy,
 )
 from gateway.core.stream.delivery.mode import Delivery, ReasoningPolicy, ThinkTags
 from gateway.settings.reasoning import UNSAID, ReasoningDelivery
-from gateway.settings.runtime import Runtime
+from gateway.settings.runtime import Pool, Runtime
 
 
 def to_policy(runtime: Runtime) -> WorkerPolicy:
@@ -41,4 +45,21 @@ def to_reasoning(section: ReasoningDelivery) -> ReasoningPolicy:
     return ReasoningPolicy(
         mode=None if section.mode == UNSAID else Delivery(section.mode),
         tags=ThinkTags(opened=section.think_opened) if section.think_tags else None,
+    )
+
+
+def to_pool_view(pool: Pool) -> PoolView:
+    """A pool as workers know it."""
+    return PoolView(
+        name=pool.name,
+        models=pool.models,
+        concurrency=pool.concurrency,
+        queue=pool.queue,
+        queue_s=pool.queue_s,
+        deadline_s=pool.deadline_s,
+        hold_s=pool.hold_s,
+        aliases=tuple(Alias(alias.name, alias.model) for alias in pool.aliases),
+        routing=msgspec.convert(pool.routing.model_dump(), RoutingPolicy),
+        reasoning=to_reasoning(pool.reasoning),
+        model_reasoning={it.model: to_reasoning(it) for it in pool.reasoning.models},
     )

@@ -10,12 +10,13 @@ import contextlib
 import sqlite3
 from collections.abc import Callable, Sequence
 
+from gateway.core.admission.usage import UsageCount, UsageRow
 from gateway.core.link.messages import RequestRecord
 from gateway.ports import RequestFilter, StoredRequest
 from gateway.store.diagnose import Cause, cause_of
 from gateway.store.opening import Connect, connect, limited, open_history
 from gateway.store.policy import StorePolicy
-from gateway.store.queries import SELECT_ONE, select_requests
+from gateway.store.queries import SELECT_ONE, SELECT_USAGE, select_requests
 from gateway.store.retention import trim
 from gateway.store.rows import INSERT, Cell, Unreadable, from_row, to_row
 from gateway.store.transaction import transaction
@@ -68,6 +69,19 @@ class Database:
         with limited(self._connection, self._policy.query_s):
             found = self._connection.execute(SELECT_ONE, (request_id,)).fetchall()
         return next(iter(self._readable(found)), None)
+
+    def usage(self, since_wall: float) -> list[UsageRow]:
+        """What each key has used since then, by model."""
+        with limited(self._connection, self._policy.query_s):
+            found = self._connection.execute(SELECT_USAGE, (since_wall,)).fetchall()
+        return [
+            UsageRow(
+                key_id=key_id,
+                model=model,
+                count=UsageCount(requests=requests, prompt_tokens=prompt or 0, completion_tokens=completion or 0),
+            )
+            for key_id, model, requests, prompt, completion in found
+        ]
 
     def trim(self, now_wall: float) -> int:
         """Remove a bounded number of rows that are too old or too much; returns how many."""

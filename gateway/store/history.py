@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from gateway.core.admission.usage import UsageRow
 from gateway.core.link.messages import RequestRecord
 from gateway.errors import StoreUnusable
 from gateway.ports import RequestFilter, StoredRequest
@@ -90,6 +91,10 @@ class SqliteHistory:
     async def get(self, request_id: str) -> StoredRequest | None:
         """The newest row with that request id.  Raises StoreUnusable."""
         return await self._ask(lambda database: database.get(request_id))
+
+    async def usage(self, since_wall: float) -> list[UsageRow]:
+        """What each key has used since then, by model, as far as rows were stored.  Raises StoreUnusable."""
+        return await self._ask(lambda database: database.usage(since_wall))
 
     def rows(self) -> int:
         """How many rows the file holds, as of the last write."""

@@ -52,4 +52,10 @@ def _equalities(wanted: RequestFilter) -> list[tuple[str, str]]:
     return [(column if rank < first else f"+{column}", value) for rank, (column, value) in enumerate(given)]
 
 
+SELECT_USAGE: Final = """
+    SELECT key_id, model, COUNT(*), SUM(prompt_tokens), SUM(completion_tokens) FROM requests
+    WHERE accepted_wall >= ? AND key_id <> '' AND backend <> '' GROUP BY key_id, model
+"""
+"""Requests that a backend was asked to serve, and their tokens, since a time of day."""
+
 SELECT_ONE: Final = "SELECT id, record FROM requests WHERE request_id = ? ORDER BY id DESC LIMIT 1"

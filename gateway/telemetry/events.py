@@ -143,6 +143,19 @@ EVENTS: Final[Mapping[EventName, EventSpec]] = MappingProxyType(
             when="A reload found faults; the configuration in use stays.",
             fields={"config_path": "the file", "faults": "one line for each, with its place"},
         ),
+        EventName.KEYS_LOADED: EventSpec(
+            level=Level.INFO,
+            when="The clients' keys are others than before, or their file is well again.",
+            fields={
+                "keys": "how many there are, revoked and expired ones among them",
+                "changes": "which were added, changed, revoked or removed, by their ids",
+            },
+        ),
+        EventName.KEYS_REFUSED: EventSpec(
+            level=Level.ERROR,
+            when="The file of the clients' keys cannot be used; the keys in use stay. Once per trouble.",
+            fields={**_PATH, "faults": "one line for each, with its place", "kept": "keys that stay in use"},
+        ),
         EventName.OPERATOR_CHANGE: EventSpec(
             level=Level.WARNING,
             when="An operator changed something, or tried to.",

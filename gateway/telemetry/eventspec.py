@@ -42,6 +42,8 @@ class EventName(StrEnum):
     RECORDS_DROPPED = "records.dropped"
     CONFIG_LOADED = "config.loaded"
     CONFIG_REFUSED = "config.refused"
+    KEYS_LOADED = "keys.loaded"
+    KEYS_REFUSED = "keys.refused"
     OPERATOR_CHANGE = "operator.change"
     HISTORY_MOVED_ASIDE = "history.moved_aside"
     HISTORY_FILE_GONE = "history.file_gone"

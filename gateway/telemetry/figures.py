@@ -36,7 +36,10 @@ class OutcomeKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """All that control knows at one moment.  ``silent_s``: time since the last heartbeat, by pid."""
+    """All that control knows at one moment.
+
+    ``silent_s``: time since the last heartbeat, by pid; ``refusals`` by "pool|reason".
+    """
 
     status: StatusReport
     backends: tuple[BackendReport, ...]
@@ -45,6 +48,7 @@ class Figures:
     dropped: int = 0
     tap_failures: int = 0
     log_dropped: int = 0
+    refusals: Mapping[str, int] = field(default_factory=dict)
 
 
 class FiguresCollector(Collector):
@@ -82,6 +86,12 @@ def _requests(figures: Figures) -> Iterator[Metric]:
     yield _family(R.requests, figures.outcomes)
     yield _family(R.records_dropped, {(): figures.dropped})
     yield _family(R.tap_failures, {(): figures.tap_failures})
+    yield _family(R.refusals, {_pool_and_reason(key): count for key, count in figures.refusals.items()})
+
+
+def _pool_and_reason(key: str) -> tuple[str, str]:
+    pool, _, reason = key.rpartition("|")
+    return pool, reason
 
 
 def _backends(backends: tuple[BackendReport, ...]) -> Iterator[Metric]:
@@ -100,6 +110,7 @@ def _backends(backends: tuple[BackendReport, ...]) -> Iterator[Metric]:
 
 def _pools(status: StatusReport) -> Iterator[Metric]:
     yield _family(F.pool_serving, {(pool.name,): pool.serving for pool in status.pools})
+    yield _family(F.pool_waiting, {(pool.name,): pool.waiting for pool in status.pools})
     yield _family(F.pool_min_available, {(pool.name,): pool.min_available for pool in status.pools})
 
 
@@ -127,4 +138,7 @@ def _gateway(figures: Figures) -> Iterator[Metric]:
     yield _family(F.config_loaded, {(): status.config_loaded_wall})
     yield _family(F.history_rows, {(): status.store_rows})
     yield _family(F.history_usable, {(): float(not status.store_problem)})
+    if status.keys is not None:
+        yield _family(F.keys, {(): status.keys})
+        yield _family(F.keys_usable, {(): float(not status.keys_problem)})
     yield _family(F.log_dropped, {(): figures.log_dropped})

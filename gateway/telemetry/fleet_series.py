@@ -65,6 +65,22 @@ class FleetSeries:
         help="Fewer serving backends than this leave the pool short.",
         labels=("pool",),
     )
+    pool_waiting = Series(
+        name="pacekeeper_pool_waiting",
+        kind=Kind.GAUGE,
+        help="Requests that wait for a place on a backend of a pool, over all workers.",
+        labels=("pool",),
+    )
+    keys = Series(
+        name="pacekeeper_keys",
+        kind=Kind.GAUGE,
+        help="Keys that clients may use; there where they need one.",
+    )
+    keys_usable = Series(
+        name="pacekeeper_keys_file_usable",
+        kind=Kind.GAUGE,
+        help="1 while the file of keys can be used; with 0 the keys that were read last stay.",
+    )
     in_flight = Series(
         name="pacekeeper_in_flight",
         kind=Kind.GAUGE,

@@ -38,6 +38,7 @@ class Metrics:
         self.models = ClosedSet()
         self.backends = ClosedSet()
         self.profiles = ClosedSet()
+        self.keys = ClosedSet()
         self._combinations: set[tuple[str, str, str]] = set()
         self._read: Callable[[], Figures] | None = None
         self._tallies = tallies = Tallies()
@@ -45,6 +46,9 @@ class Metrics:
         self._duration = tallies.histograms(RequestSeries.duration)
         self._gateway_time = tallies.histograms(RequestSeries.gateway_time)
         self._hold = tallies.histograms(RequestSeries.hold)
+        self._queue_time = tallies.histograms(RequestSeries.queue_time)
+        self._key_requests = tallies.count(RequestSeries.key_requests)
+        self._key_tokens = tallies.count(RequestSeries.key_tokens)
         self._tokens = tallies.count(RequestSeries.tokens)
         self._estimated_tokens = tallies.count(RequestSeries.estimated_tokens)
         self._excluded = tallies.count(RequestSeries.rates_excluded)
@@ -89,6 +93,10 @@ class Metrics:
         self._duration.of(record.endpoint, model, backend, record.outcome.value).observe(record.total_s)
         if record.gateway_s is not None:
             self._gateway_time.of(record.endpoint).observe(record.gateway_s)
+        if record.queue_s is not None and record.backend:
+            self._queue_time.of(record.pool).observe(record.queue_s)
+        if record.key_id:
+            self._count_key(record)
         if record.summary is None:
             return
         if record.stream:
@@ -97,6 +105,13 @@ class Metrics:
             answer.observe(record, record.summary)
             self._observe_rates(record.summary, answer, labels)
         self._count_tokens(record.summary, model, backend)
+
+    def _count_key(self, record: RequestRecord) -> None:
+        key = self.keys.label(record.key_id)
+        self._key_requests.add((key, record.outcome.value))
+        if record.summary is not None:
+            self._key_tokens.add((key, "prompt"), record.summary.prompt_tokens or 0)
+            self._key_tokens.add((key, "completion"), record.summary.completion_tokens or 0)
 
     def _labels(self, record: RequestRecord) -> tuple[str, str, str]:
         """Model, backend and profile, out of the closed sets and in a bounded number of combinations."""

@@ -14,6 +14,7 @@ _RATES: Final = (1.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 
 _GAPS: Final = (0.002, 0.005, 0.01, 0.015, 0.02, 0.03, 0.05, 0.075, 0.1, 0.2, 0.5, 1.0, 2.5, 10.0, 60.0)
 _OWN_SHARE: Final = (0.0001, 0.0002, 0.0003, 0.0005, 0.00075, 0.001, 0.0015, 0.0025, 0.005, 0.01, 0.025, 0.1, 1.0)
 _SKEWS: Final = (0.5, 0.8, 0.9, 0.92, 0.94, 0.96, 0.98, 0.99, 1.0, 1.01, 1.02, 1.04, 1.06, 1.08, 1.1, 1.25, 2.0)
+_QUEUES: Final = (0.0, 0.001, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 600.0)
 _LENGTHS: Final = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 320.0, 640.0, 1800.0, 3600.0)
 
 _WHY_WAITS: Final = (
@@ -133,6 +134,33 @@ class RequestSeries:
         labels=("endpoint",),
         buckets=_OWN_SHARE,
         why="As for pacekeeper_gateway_seconds: whole events pass without waiting.",
+    )
+    queue_time = Series(
+        name="pacekeeper_queue_seconds",
+        kind=Kind.HISTOGRAM,
+        help="Waiting for a place on a backend, of every request that got one; 0 without a bound.",
+        labels=("pool",),
+        buckets=_QUEUES,
+        why="0 has a bucket of its own, so that who waited at all can be told; then from a blink to the longest wait.",
+    )
+    refusals = Series(
+        name="pacekeeper_refusals_total",
+        kind=Kind.COUNTER,
+        help="Requests that were not let in, by the code of the error, or the limit of a key that was used up; exact: from "
+        "the workers' own counters.",
+        labels=("pool", "reason"),
+    )
+    key_requests = Series(
+        name="pacekeeper_key_requests_total",
+        kind=Kind.COUNTER,
+        help="Requests by id of the client's key and outcome. From records, so lost records are missing.",
+        labels=("key", "outcome"),
+    )
+    key_tokens = Series(
+        name="pacekeeper_key_tokens_total",
+        kind=Kind.COUNTER,
+        help="Tokens of prompts and answers by id of the client's key, estimates among them. From records.",
+        labels=("key", "kind"),
     )
     tokens = Series(
         name="pacekeeper_tokens_total",

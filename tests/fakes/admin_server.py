@@ -27,6 +27,8 @@ class FakeGateway:
 
     def __init__(self, now: float) -> None:
         self.seen: list[tuple[str, dict[str, str], dict[str, str]]] = []
+        self.bodies: list[bytes] = []
+        self.methods: list[str] = []
         self.status = status_report(now)
         self.backends = backend_reports(now)
         self.requests = request_rows(now)
@@ -65,7 +67,15 @@ def failure(status: int, code: str, message: str) -> tuple[int, bytes]:
 class _Handler(BaseHTTPRequestHandler):
     gateway: FakeGateway
 
+    def do_POST(self) -> None:
+        self.gateway.bodies.append(self.rfile.read(int(self.headers["Content-Length"])))
+        self.do_GET()
+
+    def do_DELETE(self) -> None:
+        self.do_GET()
+
     def do_GET(self) -> None:
+        self.gateway.methods.append(self.command)
         parts = urlsplit(self.path)
         query = dict(parse_qsl(parts.query))
         self.gateway.seen.append((parts.path, query, dict(self.headers)))
@@ -127,7 +137,7 @@ def status_report(now: float) -> StatusReport:
         generation=12,
         in_flight=5,
         pools=(
-            PoolReport(name="kimi", models=("kimi-k2.5",), serving=2, backends=2, min_available=1),
+            PoolReport(waiting=4, name="kimi", models=("kimi-k2.5",), serving=2, backends=2, min_available=1),
             PoolReport(name="small", models=(), serving=0, backends=1, min_available=1),
         ),
         workers=(

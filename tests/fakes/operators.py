@@ -8,6 +8,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from gateway.control.clients import count_of
+from gateway.core.admission.usage import UsageCount, UsageRow
 from gateway.core.link.messages import RequestRecord
 from gateway.core.routing.backend import BackendState
 from gateway.errors import GatewayError, StoreUnusable
@@ -153,6 +155,17 @@ class MemoryHistory:
         """The newest of that id."""
         self._refuse()
         return next((row for row in reversed(self.stored) if row.record.request_id == request_id), None)
+
+    async def usage(self, since_wall: float) -> list[UsageRow]:
+        """Summed anew at each question."""
+        self._refuse()
+        sums: dict[tuple[str, str], UsageCount] = {}
+        for row in self.stored:
+            it = row.record
+            if it.key_id and it.backend and it.accepted_wall >= since_wall:
+                known = sums.get((it.key_id, it.model), UsageCount())
+                sums[it.key_id, it.model] = known.plus(count_of(it))
+        return [UsageRow(key_id=key_id, model=model, count=count) for (key_id, model), count in sums.items()]
 
     def rows(self) -> int:
         """All of them."""

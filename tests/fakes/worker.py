@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
-from gateway.core.link.messages import BackendFailure, DrainAck, NewSnapshot, RequestRecord
+from gateway.core.admission.keys import Key
+from gateway.core.link.messages import AskUsage, BackendFailure, DrainAck, NewKeys, NewSnapshot, RequestRecord
 from gateway.core.routing.backend import BackendState
 from gateway.core.routing.endpoints import ENDPOINTS
 from gateway.core.routing.snapshot import BackendView, ModelCard, PoolView, Snapshot, WorkerPolicy
+from gateway.proxy.gate import Gate
 from gateway.proxy.limits import WireLimits
 from gateway.proxy.pipeline import Pipeline
 from gateway.proxy.route import Desk
@@ -17,6 +20,7 @@ from gateway.proxy.settle import Settler
 from gateway.proxy.side import SideShelf
 from gateway.proxy.side_door import SideDoor
 from gateway.proxy.upstream import Upstreams
+from gateway.proxy.usage import UsageDesk
 from gateway.proxy.wire import WireServer
 
 
@@ -30,6 +34,9 @@ class FakeWorker:
         head_s: float = 30.0,
         connections: int = 1000,
         client_buffer_bytes: int = 64 * 1024,
+        with_keys: bool = False,
+        lone: bool = True,
+        wall: Callable[[], float] = time.time,
         slot: int = 0,
         side_dir: str | None = None,
     ) -> None:
@@ -38,12 +45,18 @@ class FakeWorker:
         self.acks: list[DrainAck] = []
         clock = asyncio.get_running_loop().time  # so that fake time moves the gateway's clock too
         self.desk = Desk(slot=slot, clock=clock, acknowledge=self.acks.append)
+        self.gate = Gate(desk=self.desk, clock=clock, wall=wall, with_keys=with_keys, lone=lone, hurry=self._hurry)
+        self.hurries = 0
+        self.usage = UsageDesk(self._ask)
+        self.questions: list[AskUsage] = []
         self.settler = Settler(slot=slot, clock=clock, offer=self._offer, report_failure=self.failures.append)
         self.upstreams = Upstreams(clock)
         self.sides = SideShelf(slot=slot, clock=clock)
         self.side_door = SideDoor(self.sides, side_dir)
         self.pipeline = Pipeline(
             desk=self.desk,
+            gate=self.gate,
+            usage=self.usage,
             upstreams=self.upstreams,
             settler=self.settler,
             endpoints=ENDPOINTS,
@@ -60,9 +73,30 @@ class FakeWorker:
         self.port = 0
         self._arrived = asyncio.Event()
 
+    def _hurry(self) -> None:
+        self.hurries += 1
+
+    def _ask(self, question: AskUsage) -> bool:
+        self.questions.append(question)
+        return True
+
     def _offer(self, record: RequestRecord) -> None:
         self.records.append(record)
         self._arrived.set()
+
+    async def until(self, holds: Callable[[], bool], *, timeout_s: float = 40.0) -> None:
+        """Wait for what only looking again can tell."""
+        deadline = asyncio.get_running_loop().time() + timeout_s
+        while True:
+            if holds():
+                return
+            if asyncio.get_running_loop().time() > deadline:
+                raise AssertionError(f"not in {timeout_s:g} s")
+            await asyncio.sleep(0.001)
+
+    def know(self, *keys: Key) -> None:
+        """Replace the clients' keys."""
+        self.desk.apply(NewKeys(keys=keys))
 
     async def record(self, index: int = 0, *, timeout_s: float = 10.0) -> RequestRecord:
         """The record number ``index``, waited for."""
@@ -122,6 +156,9 @@ async def running_worker(
     head_s: float = 30.0,
     connections: int = 1000,
     client_buffer_bytes: int = 64 * 1024,
+    with_keys: bool = False,
+    lone: bool = True,
+    wall: Callable[[], float] = time.time,
     slot: int = 0,
     side_dir: str | None = None,
 ) -> AsyncIterator[FakeWorker]:
@@ -131,6 +168,9 @@ async def running_worker(
         head_s=head_s,
         connections=connections,
         client_buffer_bytes=client_buffer_bytes,
+        with_keys=with_keys,
+        lone=lone,
+        wall=wall,
         slot=slot,
         side_dir=side_dir,
     )

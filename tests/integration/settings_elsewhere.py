@@ -18,6 +18,7 @@ ELSEWHERE: Mapping[str, str] = MappingProxyType(
         "operators.listen": "tests/integration/test_cli_serve.py",
         "operators.names": "tests/integration/test_control_shell.py",
         "auth.clients": "tests/unit/settings/test_load.py",
+        "auth.keys_file": "tests/integration/test_gateway_keys.py",
         "pools[].backends[].url": "tests/integration/test_forward.py",
         "pools[].backends[].tls_ca": "tests/integration/test_forward.py",
         "pools[].backends[].driver": "tests/unit/settings/test_load.py",

@@ -9,10 +9,20 @@ from gateway.settings.runtime import Runtime
 from gateway.settings.section import walk
 from tests.integration.settings_elsewhere import ELSEWHERE
 from tests.integration.test_every_setting import IN_FAKE_TIME, IN_REAL_TIME, IN_THE_LOG
+from tests.integration.test_queue_settings import QUEUE_IN_FAKE_TIME, QUEUE_IN_REAL_TIME
 from tests.integration.test_reasoning_settings import REASONING_IN_FAKE_TIME, REASONING_IN_REAL_TIME
 from tests.meta.source_tree import ROOT
 
-TABLES = (IN_FAKE_TIME, IN_REAL_TIME, IN_THE_LOG, ELSEWHERE, REASONING_IN_FAKE_TIME, REASONING_IN_REAL_TIME)
+TABLES = (
+    IN_FAKE_TIME,
+    IN_REAL_TIME,
+    IN_THE_LOG,
+    ELSEWHERE,
+    REASONING_IN_FAKE_TIME,
+    REASONING_IN_REAL_TIME,
+    QUEUE_IN_FAKE_TIME,
+    QUEUE_IN_REAL_TIME,
+)
 
 
 def keys() -> list[str]:

@@ -12,7 +12,7 @@ from collections import deque
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.core.admission.shares import AWAIT_S, ShareBook
+from gateway.core.admission.shares import AWAIT_S, ShareBook, Want
 
 SLOTS = 3
 STEPS = 400
@@ -62,6 +62,7 @@ class Story:
         self.limit = limit
         self.now = 0.0
         self.names = 0
+        self.quiet = False
         self.told: dict[int, int | None] = {}
         self.book = ShareBook(workers=SLOTS, inherited=False, now=self.now)
         self.workers: list[Process | None] = [None] * SLOTS
@@ -130,7 +131,10 @@ class Story:
         self.now += 0.1
         connected = [it for _, it in self.living if it.connected]
         fresh = [it.name for it in connected if self.chance.random() < 0.9]
-        self.book.share_out(self.limit, fresh=fresh, now=self.now)
+        wants = None
+        if not self.quiet and self.chance.random() < 0.7:  # requests wait here and there
+            wants = {name: Want(self.chance.choice((0, 0, 1, 5, 50)), self.chance.uniform(0.01, 5)) for name in fresh}
+        self.book.share_out(self.limit, fresh=fresh, now=self.now, wants=wants)
         for it in connected:
             share = self.book.told(it.name)
             if share is not None and share != self.told.get(it.name):
@@ -152,6 +156,7 @@ class Story:
 
     def all_is_quiet_but(self, busy: int) -> None:
         """Every worker is there and has nothing to do, but for one that takes what it gets."""
+        self.quiet = True
         for slot in range(SLOTS):
             self.replace(slot)
         for slot, it in self.living:

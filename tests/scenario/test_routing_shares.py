@@ -17,7 +17,8 @@ from gateway.core.routing.policy import Policy, RoutingPolicy
 from gateway.core.routing.reading import EngineReading
 from gateway.core.routing.snapshot import BackendView, PoolView, Snapshot
 from gateway.proxy.balance import Balancer
-from gateway.proxy.route import Desk, Lease
+from gateway.proxy.lease import Lease
+from gateway.proxy.route import Desk
 
 
 @dataclass

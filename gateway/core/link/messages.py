@@ -3,7 +3,7 @@
 The only coupling between the request flow and everything else.  Versioned by :data:`PROTOCOL`: control refuses a
 worker that speaks another (a worker of the old release ends after an upgrade anyway).  Monotonic times are
 ``CLOCK_MONOTONIC``, which all processes of one host share.  No text of a prompt or an answer, and no key, may ever
-stand in a message.
+stand in a message; of keys there are digests.
 """
 
 from __future__ import annotations
@@ -12,6 +12,9 @@ from typing import Final
 
 from msgspec import Struct, field
 
+from gateway.core.admission.keys import Key
+from gateway.core.admission.ledger import Claim
+from gateway.core.admission.usage import KeyUsage
 from gateway.core.routing.curve import Curve
 from gateway.core.routing.snapshot import Snapshot
 from gateway.core.stream.summary import Ending, Outcome, StreamSummary
@@ -98,6 +101,8 @@ class Heartbeat(Struct, frozen=True, tag="heartbeat", kw_only=True):
     snapshot serves, else "other"); ``in_flight`` per backend; ``holding`` is every admitted, unsettled request;
     ``share``: the share of the limit that is in force, None while none was ever told; sent at once when it changes, for
     control waits for it.  ``dropped`` counts records lost because control was slow or away.
+    ``claims``: of every limit that workers share; ``flows``: pool -> key id -> requests that wait there and those that
+    are being served; ``refusals`` maps "pool|reason" to a count of requests that were not let in.
     """
 
     slot: int
@@ -110,6 +115,9 @@ class Heartbeat(Struct, frozen=True, tag="heartbeat", kw_only=True):
     share: int | None = None
     dropped: int = 0
     tap_failures: int = 0
+    claims: dict[str, Claim] = field(default_factory=dict)
+    flows: dict[str, dict[str, tuple[int, int]]] = field(default_factory=dict)
+    refusals: dict[str, int] = field(default_factory=dict)
 
 
 class Settled(Struct, frozen=True, tag="settled", kw_only=True):
@@ -129,6 +137,13 @@ class DrainAck(Struct, frozen=True, tag="drain_ack", kw_only=True):
     in_flight: int
 
 
+class AskUsage(Struct, frozen=True, tag="ask_usage", kw_only=True):
+    """A client wants to know what its key has used; answered with :class:`UsageTold` of the same number."""
+
+    number: int
+    key_id: str
+
+
 # --- control -> worker ------------------------------------------------------------------------------------------
 
 
@@ -139,10 +154,31 @@ class NewSnapshot(Struct, frozen=True, tag="snapshot", kw_only=True):
 
 
 class Shares(Struct, frozen=True, tag="shares", kw_only=True):
-    """This worker's share of the limits, and the others' in-flight per backend (for least in-flight)."""
+    """This worker's share of the limits, and the others' in-flight per backend (for least in-flight).
+
+    ``limits``: its shares of further limits, those that have changed.  ``parts``: pool -> key id -> which part of the
+    key's weight counts at this worker, where it is not all of it.  ``spent``: of limits of the day, what workers that
+    are no more have used, where the limit is the only worker's own affair.
+    """
 
     in_flight_limit: int
     others_in_flight: dict[str, int]
+    limits: dict[str, int] = field(default_factory=dict)
+    parts: dict[str, dict[str, float]] = field(default_factory=dict)
+    spent: dict[str, int] = field(default_factory=dict)
+
+
+class NewKeys(Struct, frozen=True, tag="keys", kw_only=True):
+    """Replace the keys of clients, by their digests."""
+
+    keys: tuple[Key, ...]
+
+
+class UsageTold(Struct, frozen=True, tag="usage", kw_only=True):
+    """The answer to :class:`AskUsage`."""
+
+    number: int
+    usage: KeyUsage
 
 
 class Pulse(Struct, frozen=True, tag="pulse", kw_only=True):
@@ -176,8 +212,8 @@ class Refused(Struct, frozen=True, tag="refused", kw_only=True):
     reason: str
 
 
-WorkerMessage = Hello | Heartbeat | Settled | DrainAck
-ControlMessage = NewSnapshot | Shares | Pulse | Pace | Quarantine | Refused
+WorkerMessage = Hello | Heartbeat | Settled | DrainAck | AskUsage
+ControlMessage = NewSnapshot | NewKeys | Shares | Pulse | Pace | Quarantine | UsageTold | Refused
 
 HEARTBEAT_S: Final = 0.5
 SHARES_S: Final = 0.1

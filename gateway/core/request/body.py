@@ -126,6 +126,16 @@ def parse_body(data: bytes, dialect: Dialect) -> ParsedBody:
     )
 
 
+def given_salt(body: ParsedBody) -> str:
+    """The client's own ``cache_salt``, "" when there is none."""
+    return _read(body.fields, "cache_salt", _TEXT) or ""
+
+
+def salted(body: ParsedBody, salt: str) -> ParsedBody:
+    """``body`` with ``cache_salt``: prompts share an engine's prefix cache only with those of the same salt."""
+    return structs.replace(body, fields={**body.fields, "cache_salt": Raw(msgspec.json.encode(salt))})
+
+
 def renamed(body: ParsedBody, model: str) -> ParsedBody:
     """The same request for another ``model``."""
     start, end = body.model_at

@@ -38,6 +38,7 @@ class Serves(StrEnum):
     HEALTH = "health"
     READY = "ready"
     VERSION = "version"
+    USAGE = "usage"
     REASONING = "reasoning"
     PREFLIGHT = "preflight"
 
@@ -185,6 +186,7 @@ _ALL: Final = (
     _audio("translations", "/v1/audio/translations"),
     Endpoint("reasoning", "/v1/reasoning/{id}", frozenset({"GET"}), Serves.REASONING),
     Endpoint("models", "/v1/models", _GET, Serves.MODELS),
+    Endpoint("usage", "/v1/usage", _GET, Serves.USAGE),
     Endpoint("health", "/health", _GET, Serves.HEALTH),
     Endpoint("ready", "/ready", _GET, Serves.READY),
     Endpoint("version", "/version", _GET, Serves.VERSION),

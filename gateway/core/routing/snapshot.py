@@ -124,10 +124,18 @@ class PoolView(Struct, frozen=True, kw_only=True):
     """Backends that serve the same models.  ``models`` empty: whatever its backends report.
 
     ``reasoning`` holds for all of them but those with one of their own in ``model_reasoning``.
+    How requests wait for it: at most ``concurrency`` at once on each backend (0: no bound, nobody waits), ``queue``
+    places, ``queue_s`` at most and not beyond ``deadline_s`` after they came (0: no deadline); ``hold_s``: how long for
+    a backend that is expected back (0: not at all).
     """
 
     name: str
     models: tuple[str, ...] = ()
+    concurrency: int = 0
+    queue: int = 1024
+    queue_s: float = 60.0
+    deadline_s: float = 0.0
+    hold_s: float = 0.0
     aliases: tuple[Alias, ...] = ()
     routing: RoutingPolicy = RoutingPolicy()
     reasoning: ReasoningPolicy = ReasoningPolicy()

@@ -6,8 +6,8 @@ from multidict import CIMultiDict
 
 from gateway.admin.access import Gate
 from gateway.admin.origins import Origins
-from gateway.admin.throttle import Throttle
 from gateway.admin.tokens import Scope, Token, TokenTable, digest_of
+from gateway.core.admission.throttle import Throttle
 from gateway.errors import GatewayError, NotAllowed, NotAuthenticated, TooManyAttempts
 
 HOST = ("Host", "127.0.0.1:8081")

@@ -24,9 +24,9 @@ EXPECTED = """\
   history     12,364 requests
   outcomes    ok 12,345 · client_gone 17 · upstream_error 2
 
-POOL   SERVING  BACKENDS  AT LEAST        MODELS
-kimi         2         2         1        kimi-k2.5
-small        0         1         1  down  as the backends report
+POOL   SERVING  BACKENDS  AT LEAST  WAITING        MODELS
+kimi         2         2         1        4        kimi-k2.5
+small        0         1         1        0  down  as the backends report
 
 WORKER   PID    UP  IN FLIGHT  CONNECTIONS  GENERATION  RECORDS LOST
 0       4711   3 h          3           17          12             0
@@ -52,6 +52,13 @@ def test_a_gateway_that_has_served_nothing_and_cannot_store_says_so() -> None:
     report = msgspec.structs.replace(status_report(0.0), outcomes={}, store_rows=0, store_problem="the disk is full")
     assert "outcomes    none yet\n" in shown(report)
     assert "history     0 requests; the disk is full\n" in shown(report)
+
+
+def test_keys_are_counted_and_a_damaged_file_of_them_is_told() -> None:
+    report = msgspec.structs.replace(status_report(0.0), keys=3)
+    assert "keys        3 keys of clients\n" in shown(report)
+    damaged = msgspec.structs.replace(report, keys_problem="keys.json: open to others")
+    assert "keys        3 keys of clients; keys.json: open to others\n" in shown(damaged)
 
 
 def test_a_pool_below_its_least_is_short() -> None:

@@ -8,7 +8,8 @@ from gateway.core.link.messages import ControlMessage, DrainAck, NewSnapshot, Pu
 from gateway.core.routing.backend import BackendState
 from gateway.core.routing.snapshot import BackendView, LimitPolicy, PoolView, Snapshot, WorkerPolicy
 from gateway.errors import NothingServing, Overloaded
-from gateway.proxy.route import SUSPECT_S, Desk, Lease
+from gateway.proxy.lease import Lease
+from gateway.proxy.route import SUSPECT_S, Desk
 
 
 class Clock:

@@ -18,8 +18,8 @@ pools:
 """
 
 EXPOSED = (
-    "can be reached from other machines while auth.clients is none; listen on 127.0.0.1, [::1] or unix:/path and put "
-    "what checks keys in front"
+    "can be reached from other machines while auth.clients is none; listen on 127.0.0.1, [::1] or unix:/path, or ask "
+    "for keys"
 )
 
 
@@ -45,6 +45,25 @@ def test_the_smallest_file_is_good_and_the_rest_has_defaults() -> None:
 
 def test_a_section_without_content_means_its_defaults() -> None:
     assert settings(GOOD + "timers:\nlog:\n") == settings(GOOD)
+
+
+def test_with_keys_clients_may_come_from_other_machines() -> None:
+    exposed = GOOD + 'clients: {listen: ["0.0.0.0:8080"]}\n'
+    assert any(EXPOSED in line for line in faults(exposed))
+    found = settings(exposed + "auth: {clients: keys, keys_file: nowhere/keys.json}\n")
+    assert found.install.auth.keys_file == Path.cwd() / "nowhere/keys.json"
+
+
+def test_a_damaged_file_of_keys_is_a_fault_of_the_configuration(tmp_path: Path) -> None:
+    path = tmp_path / "keys.yaml"
+    path.write_text("keys:\n  - {id: a}\n")
+    path.chmod(0o600)
+    text = GOOD + f"auth: {{clients: keys, keys_file: {path}}}\n"
+    assert faults(text) == [
+        f"f.yaml:5:34 auth.keys_file: {path}:2:5 keys[0].digest: required, but not there",
+    ]
+    path.chmod(0o640)
+    assert "chmod 0600" in faults(text)[0]
 
 
 def test_settings_cannot_be_changed() -> None:
@@ -73,7 +92,7 @@ def test_every_fault_comes_in_one_go_in_the_order_of_the_file() -> None:
         'f.yaml:3:10 workers: must be a whole number or "auto"',
         (
             "f.yaml:6:5 pools[0].tuner: unknown key; known here: name, models, aliases, min_available, routing, "
-            "reasoning, backends"
+            "concurrency, queue, queue_s, deadline_s, hold_s, reasoning, backends"
         ),
         "f.yaml:8:9 pools[0].backends[0].url: required, but not there",
         'f.yaml:8:19 pools[0].backends[0].urll: unknown key; did you mean "url"?',
@@ -108,7 +127,7 @@ def test_every_fault_comes_in_one_go_in_the_order_of_the_file() -> None:
         ("store: {path: ~/x}", 'f.yaml:5:15 store.path: "~" is not expanded here; write the path in full'),
         ("store: {path: ''}", "f.yaml:5:15 store.path: must be a path"),
         ("store: {path: 3}", "f.yaml:5:15 store.path: must be a path"),
-        ("auth: {clients: keys}", 'f.yaml:5:17 auth.clients: must be "none"'),
+        ("auth: {clients: token}", 'f.yaml:5:17 auth.clients: must be "none" or "keys"'),
         ("log: {level: loud}", 'f.yaml:5:14 log.level: must be "debug", "info", "warning" or "error"'),
         ("stall_s: 3", "f.yaml:5:1 stall_s: unknown key here; did you mean timers.stall_s?"),
         ("profiles: []", 'f.yaml:5:1 profiles: unknown key; did you mean "probes"?'),

@@ -29,6 +29,8 @@ STATUS = StatusReport(
     outcomes={"ok": 5},
     store_rows=42,
     store_problem="",
+    keys=2,
+    keys_problem="",
 )
 KEY = OutcomeKey(endpoint="chat", model="m", backend="a", outcome="ok", status="2xx")
 FIGURES = Figures(
@@ -39,6 +41,7 @@ FIGURES = Figures(
     dropped=2,
     tap_failures=1,
     log_dropped=4,
+    refusals={"kimi|queue_full": 3, "|invalid_api_key": 1},
 )
 
 
@@ -100,6 +103,16 @@ def test_what_an_engine_does_not_say_is_left_out() -> None:
     found = page(FIGURES)
     assert "pacekeeper_engine_waiting" not in found  # the fake's engines do not tell
     assert len(found["pacekeeper_engine_running"]) == 2
+
+
+def test_refusals_and_keys_are_told() -> None:
+    found = page(FIGURES)
+    refusals = {frozenset(labels): value for labels, value in found["pacekeeper_refusals_total"].items()}
+    assert refusals == {frozenset({"kimi", "queue_full"}): 3.0, frozenset({"", "invalid_api_key"}): 1.0}
+    assert list(found["pacekeeper_keys"].values()) == [2.0]
+    assert list(found["pacekeeper_keys_file_usable"].values()) == [1.0]
+    without = msgspec.structs.replace(STATUS, keys=None)
+    assert "pacekeeper_keys" not in page(Figures(status=without, backends=(), outcomes={}))
 
 
 def test_a_store_in_trouble_is_not_usable() -> None:

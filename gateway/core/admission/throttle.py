@@ -1,7 +1,7 @@
-"""Wrong tokens cost: a token bucket for each peer, in bounded memory.
+"""Wrong tokens and keys cost: a token bucket for each peer, in bounded memory.
 
-Asked before a token is looked at, so that a peer that is out of attempts learns nothing from its answer, right token
-or wrong.  Pure but for its own table; time is an argument.
+Operators' tokens are not even looked at while their peer is out of attempts; clients' keys are, see
+:mod:`gateway.proxy.keyring`.  Pure but for its own table; time is an argument.
 """
 
 from __future__ import annotations

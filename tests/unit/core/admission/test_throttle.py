@@ -1,4 +1,4 @@
-from gateway.admin.throttle import Throttle
+from gateway.core.admission.throttle import Throttle
 
 
 def test_a_peer_may_fail_so_often_and_then_has_to_wait() -> None:
