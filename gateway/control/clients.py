@@ -13,7 +13,7 @@ from gateway.control.inbox import Action
 from gateway.control.roster import Roster
 from gateway.core.admission.keys import Key
 from gateway.core.admission.ledger import Limit, places_on, queue_of
-from gateway.core.admission.quota import Resource, limits_of
+from gateway.core.admission.quota import Resource, day_of, limits_of
 from gateway.core.admission.usage import KeyUsage, UsageBook, UsageCount, UsageRow
 from gateway.core.link.messages import RequestRecord
 from gateway.settings import Pool
@@ -27,6 +27,7 @@ class Clients:
         self.keys = keys
         self.problem = ""
         self.now_wall = 0.0
+        self._day = 0
         self._usage = usage or UsageBook()
 
     def replace(self, keys: tuple[Key, ...]) -> Iterator[Action]:
@@ -60,8 +61,9 @@ class Clients:
         self._usage.begin(rows, now_wall=now_wall)
 
     def turn(self) -> bool:
-        """Whether midnight has passed since the last look."""
-        return self._usage.turn(self.now_wall)
+        """Whether midnight, UTC, has passed since the last look."""
+        before, self._day = self._day, day_of(self.now_wall)
+        return before not in {0, self._day}
 
     def usage_of(self, key_id: str, now: float) -> KeyUsage:
         """What a key has used."""

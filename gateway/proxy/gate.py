@@ -96,6 +96,7 @@ class Gate:
                 self.keyring.replace(keys)
                 self._quotas.set_keys(keys)
                 self._room.check(self._is_good)
+                self._room.forget({key.id for key in keys})
             case _:
                 pass
 
@@ -175,7 +176,8 @@ class Gate:
     def claims(self) -> dict[str, Claim]:
         """What this worker holds of limits that it shares with others, and of those of the day."""
         claims = self._quotas.claims()
-        claims.update(self._room.claims())
+        if not self._shares.lone:
+            claims.update(self._room.claims())
         return claims
 
     def flows(self) -> dict[str, dict[str, tuple[int, int]]]:

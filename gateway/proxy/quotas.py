@@ -87,7 +87,6 @@ class Quotas:
                 param=name,
                 retry_after_s=refusal.retry_after_s,
             )
-        meter.enter(self._clock())
         return Entry(self, visit, key_id=key.id, meter=meter)
 
     def _judge(self, key: Key, meter: KeyMeter) -> Refusal | None:
@@ -161,6 +160,8 @@ class Quotas:
         for key_id, limits in self._limits.items():
             meter = self._meters.get(key_id)
             for resource in limits:
+                if self._shares.lone and resource is not Resource.DAY:
+                    continue
                 name = resource.of(key_id)
                 holding = 0 if meter is None else meter.holding(resource, now=now, now_wall=now_wall)
                 claim = self._shares.claim(name, holding=holding, waiting=self._waiting[name])
@@ -176,13 +177,14 @@ class Quotas:
 class Entry:
     """One request of a key inside the gateway; a context manager."""
 
-    __slots__ = ("_key_id", "_meter", "_quotas", "_visit")
+    __slots__ = ("_entered", "_key_id", "_meter", "_quotas", "_visit")
 
     def __init__(self, quotas: Quotas, visit: Visit, *, key_id: str, meter: KeyMeter) -> None:
         self._quotas = quotas
         self._visit = visit
         self._key_id = key_id
         self._meter = meter
+        self._entered = meter.enter(quotas.now())
 
     def __enter__(self) -> None:
         pass
@@ -190,5 +192,5 @@ class Entry:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._meter.leave(self._quotas.now(), served=self._visit.attempts > 0)
+        self._meter.leave(self._entered, self._quotas.now(), served=self._visit.attempts > 0)
         self._quotas.left(self._key_id)

@@ -8,7 +8,7 @@ leaves is gone at once.  Who is next is decided in :mod:`gateway.core.admission.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterator
 
 from gateway.core.admission.ledger import Claim, ShareTable, places_on, queue_of
 from gateway.core.admission.queue import Ticket
@@ -86,6 +86,11 @@ class WaitingRoom:
             for waiter in list(line.waiters.values()):
                 if not is_good(waiter.visit):
                     waiter.fail(InvalidKey("the key was revoked or has expired while the request waited"))
+
+    def forget(self, keep: Collection[str]) -> None:
+        """Let go of flows of keys that are no more, once nothing of them waits."""
+        for line in self._lines.values():
+            line.queue.forget(keep)
 
     def end_all(self) -> None:
         """Shutdown's deadline."""

@@ -102,8 +102,7 @@ class Crew:
         if judge(meter, limits, shares=shares, now=self.now, now_wall=self.now) is not None:
             it.beat_at = min(it.beat_at, self.now + 2 * STEP_S)
             return False
-        meter.enter(self.now)
-        meter.leave(self.now, served=True)
+        meter.leave(meter.enter(self.now), self.now, served=True)
         meter.charge(tokens, now=self.now, now_wall=self.now)
         self.let_in[key] += 1
         self.tokens[key] += tokens

@@ -44,6 +44,10 @@ class Refusal(Struct, frozen=True, kw_only=True):
     elsewhere: bool
 
 
+Step = list[float]
+"""When the last of a second came, and what came in it."""
+
+
 class Window:
     """The sum of what was added within the last ``length_s``, in steps of a second, on the safe side."""
 
@@ -51,11 +55,11 @@ class Window:
 
     def __init__(self, length_s: float) -> None:
         self._length_s = length_s
-        self._entries: deque[list[float]] = deque()  # when the last of a step came, and the step's sum
+        self._entries: deque[Step] = deque()
         self._sum = 0.0
 
-    def add(self, amount: float, now: float) -> None:
-        """Add ``amount``; a negative one takes back what was added before."""
+    def add(self, amount: float, now: float) -> Step:
+        """Add ``amount``; returns the step that it stands in, to be taken back from."""
         entries = self._entries
         if entries and now // _GRAIN_S == entries[-1][0] // _GRAIN_S:
             entries[-1][0] = max(now, entries[-1][0])
@@ -63,6 +67,13 @@ class Window:
         else:
             entries.append([now, amount])
         self._sum += amount
+        return entries[-1]
+
+    def take_back(self, amount: float, step: Step, *, now: float) -> None:
+        """What was added in ``step`` did not happen; nothing changes when it is forgotten already."""
+        if step[0] > now - self._length_s:
+            step[1] -= amount
+            self._sum -= amount
 
     def level(self, now: float) -> float:
         """The sum at ``now``."""
@@ -126,17 +137,17 @@ class KeyMeter:
         self.day = DayCount()
         self.finished = Window(MINUTE_S / 2)
 
-    def enter(self, now: float) -> None:
-        """A request is let in."""
+    def enter(self, now: float) -> Step:
+        """A request is let in; what it is to :meth:`leave` with."""
         self.inside += 1
-        self.requests.add(1.0, now)
+        return self.requests.add(1.0, now)
 
-    def leave(self, now: float, *, served: bool) -> None:
+    def leave(self, entered: Step, now: float, *, served: bool) -> None:
         """It has ended; one that no backend has heard of does not count as a request of the minute."""
         self.inside -= 1
         self.finished.add(1.0, now)
         if not served:
-            self.requests.add(-1.0, now)
+            self.requests.take_back(1.0, entered, now=now)
 
     def charge(self, tokens: int, *, now: float, now_wall: float) -> None:
         """Tokens that a request has cost."""

@@ -79,7 +79,7 @@ class UsageBook:
 
     def begin(self, rows: Iterable[UsageRow], *, now_wall: float) -> None:
         """What was used today before this book was begun."""
-        self.turn(now_wall)
+        self._turn(now_wall)
         self._complete = True
         for row in rows:
             models = self._of(row.key_id).models
@@ -87,26 +87,24 @@ class UsageBook:
 
     def add(self, key_id: str, model: str, count: UsageCount, *, now: float, now_wall: float) -> None:
         """A request has ended."""
-        self.turn(now_wall)
+        self._turn(now_wall)
         known = self._of(key_id)
         known.models[model] = known.models.get(model, NOTHING).plus(count)
         known.requests.add(count.requests, now)
         known.tokens.add(count.tokens, now)
 
-    def turn(self, now_wall: float) -> bool:
-        """Begin a new day when midnight has passed; whether it has."""
+    def _turn(self, now_wall: float) -> None:
+        """Begin a new day when midnight has passed."""
         day = day_of(now_wall)
-        if day == self._day:
-            return False
-        first, self._day = self._day == 0, day
-        for known in self._keys.values():
-            known.models.clear()
-        self._complete = self._complete or not first
-        return not first
+        if day != self._day:
+            self._complete = self._complete or self._day != 0  # nothing is missing of a day that begins now
+            self._day = day
+            for known in self._keys.values():
+                known.models.clear()
 
     def of(self, key_id: str, *, now: float, now_wall: float) -> KeyUsage:
         """The counts of one key."""
-        self.turn(now_wall)
+        self._turn(now_wall)
         known = self._keys.get(key_id) or _OfKey()
         today = NOTHING
         for count in known.models.values():

@@ -25,9 +25,17 @@ def test_a_window_forgets_what_is_older_than_its_length_and_never_earlier() -> N
     assert window.level(160.8) == 7, "the second's last one counts for all of them"
     assert window.level(160.9) == 4
     assert window.level(190.0) == 0
-    window.add(-1, 191.0)
-    window.add(1, 191.0)
-    assert window.level(191.0) == 0
+
+
+def test_what_is_taken_back_is_taken_from_when_it_came() -> None:
+    window = Window(60.0)
+    early, late = window.add(1, 0.0), window.add(1, 50.0)
+    window.take_back(1, early, now=55.0)
+    assert window.level(55.0) == 1
+    assert window.level(60.0) == 1, "not one too few once the first is forgotten"
+    window.take_back(1, early, now=70.0)
+    window.take_back(1, late, now=200.0)
+    assert window.level(200.0) == 0
 
 
 def test_a_window_says_when_it_will_be_below_a_bound() -> None:
@@ -51,18 +59,18 @@ def test_a_day_begins_at_midnight() -> None:
 
 def test_requests_at_once_are_refused_over_the_limit_and_let_in_when_one_has_ended() -> None:
     meter, limits = KeyMeter(), KeyLimits(concurrency=2)
-    meter.enter(0.0)
+    one = meter.enter(0.0)
     assert refusal(meter, limits) is None
     meter.enter(0.0)
     found = refusal(meter, limits)
     assert found == Refusal(resource=Resource.CONCURRENCY, limit=2, retry_after_s=5.0, elsewhere=False)
     for at in range(3):
-        meter.leave(1.0 + at, served=True)
-        meter.enter(1.0 + at)
+        meter.leave(one, 1.0 + at, served=True)
+        one = meter.enter(1.0 + at)
     again = refusal(meter, limits, now=4.0)
     assert again is not None
     assert again.retry_after_s == 10.0, "three have ended within half a minute"
-    meter.leave(4.0, served=True)
+    meter.leave(one, 4.0, served=True)
     assert refusal(meter, limits, now=4.0) is None
 
 
@@ -70,14 +78,12 @@ def test_a_minute_has_no_more_requests_than_the_limit_and_those_that_no_backend_
     meter, limits = KeyMeter(), KeyLimits(requests_per_minute=3)
     for at in range(3):
         assert refusal(meter, limits, now=10.0 * at) is None
-        meter.enter(10.0 * at)
-        meter.leave(10.0 * at, served=True)
+        meter.leave(meter.enter(10.0 * at), 10.0 * at, served=True)
     found = refusal(meter, limits, now=30.0)
     assert found is not None
     assert (found.resource, found.retry_after_s) == (Resource.REQUESTS, 30.0)
     assert refusal(meter, limits, now=60.0) is None
-    meter.enter(60.0)
-    meter.leave(60.0, served=False)
+    meter.leave(meter.enter(60.0), 60.0, served=False)
     assert refusal(meter, limits, now=60.0) is None
 
 
