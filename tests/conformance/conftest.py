@@ -65,7 +65,7 @@ def turn_of(item: pytest.Item) -> int:
     name = item.callspec.params.get("name") if hasattr(item, "callspec") else None
     words = [name] if name else [word for word in item.function.__code__.co_consts if isinstance(word, str)]
     needed = {word if word in REAL_ORDER else variant_of(str(word)) for word in words} - {"base"}
-    return min(map(REAL_ORDER.index, needed), default=REAL_ORDER.index("base"))
+    return max(map(REAL_ORDER.index, needed), default=REAL_ORDER.index("base"))
 
 
 def asked_of(item: pytest.Item) -> set[str]:

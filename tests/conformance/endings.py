@@ -45,7 +45,7 @@ class Ending:
 
     stream: Open = field(default_factory=Open)
     nonstream: Open = field(default_factory=Open)
-    health: list[str] = field(default_factory=list)  # each new thing that GET /health saw
+    health: list[tuple[float, str]] = field(default_factory=list)  # when GET /health saw which status
     refused_s: float | None = None
     exit_code: int | None = None
     exit_s: float | None = None
@@ -80,7 +80,7 @@ def _see(ending: Ending, saw: str, at_s: float) -> None:
     if "ConnectionRefused" in saw:
         ending.refused_s = at_s if ending.refused_s is None else ending.refused_s
     elif saw.startswith("HTTP"):
-        ending.health.append(saw.removeprefix("HTTP/1.1 ")[:3])
+        ending.health.append((at_s, saw.removeprefix("HTTP/1.1 ")[:3]))
 
 
 CHAT: Final[Pair] = ("chat-stream-count", "chat-nonstream", {"max_tokens": 1900, "ignore_eos": True})

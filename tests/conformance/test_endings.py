@@ -119,7 +119,8 @@ def check_drained(ending: Ending, *, tokens: int = 1900) -> None:
     assert '"finish_reason":"abort"' not in ending.stream.last
     assert f'"completion_tokens":{tokens}' in ending.stream.last
     assert ending.nonstream.end is RecordedEnd.COMPLETE
-    assert set(ending.health) == {"200"}
+    # Once all is answered, a moment of 503 before the port closes has been seen too.
+    assert {saw for at_s, saw in ending.health if at_s < ending.stream.after_s} == {"200"}
     assert ending.exit_code == 0
     assert ending.left == []
     assert ending.exit_s is not None
@@ -205,7 +206,7 @@ def check_engine_died(ending: Ending) -> None:
     assert IN_BAND in ending.stream.last
     assert ending.stream.last.endswith(DONE)
     assert ENGINE_ERROR in ending.nonstream.last
-    assert "503" in ending.health
+    assert "503" in {saw for _, saw in ending.health}
     assert ending.refused_s is not None
     assert ending.exit_code == 0
     assert ending.left == []
