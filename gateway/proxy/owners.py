@@ -28,7 +28,7 @@ from gateway.core.stream.summary import Dialect
 from gateway.errors import ConnectFailed, NotFound, NothingServing
 from gateway.proxy.answer import AnswerRelay
 from gateway.proxy.route import RETRY_AFTER_S, Desk
-from gateway.proxy.upstream import Target, Upstreams
+from gateway.proxy.upstream import Upstreams
 from gateway.proxy.visit import Visit
 
 _RETRIEVE: Final = ENDPOINTS["/v1/responses/{id}"]
@@ -41,10 +41,9 @@ SIDE_BY_SIDE: Final = 16
 class Owners:
     """One a worker."""
 
-    def __init__(self, desk: Desk, upstreams: Upstreams, target_of: Callable[[BackendView], Target]) -> None:
+    def __init__(self, desk: Desk, upstreams: Upstreams) -> None:
         self._desk = desk
         self._upstreams = upstreams
-        self._target_of = target_of
         self.memory = OwnerMemory(desk.snapshot.policy.limits.owned_responses)
 
     async def assign(self, visit: Visit, endpoint: Endpoint) -> None:
@@ -126,7 +125,7 @@ class Owners:
 
     async def _status(self, backend: BackendView, thing: str, timers: TimerPolicy) -> int:
         """The status with which ``backend`` answers a question for ``thing``; 0 where it does not."""
-        target = self._target_of(backend)
+        target = self._upstreams.target(backend)
         try:
             connection = await self._upstreams.connect(
                 target, timeout_s=timers.connect_s, idle_s=timers.upstream_idle_s

@@ -74,7 +74,7 @@ class Pipeline:
         self._sides = sides
         self._side_door = side_door
         self._clock = clock
-        self._owners = Owners(desk, upstreams, upstreams.target)
+        self._owners = Owners(desk, upstreams)
         self._open: set[Exchange] = set()
         self._id_prefix = os.urandom(6).hex()
         self._count = itertools.count(1)
@@ -249,17 +249,14 @@ class Pipeline:
         if endpoint.serves is Serves.USAGE:
             await self._usage.serve(visit, wire, headers=self._lines(visit))
         elif endpoint.serves is Serves.REASONING:
-            await self._serve_side(visit, wire)
+            visit.keep_alive = visit.keep_alive and visit.http_1_1
+            wait_s = visit.snapshot.policy.timers.client_write_s
+            lines, chunked = self._lines(visit), visit.http_1_1
+            await self._side_door.serve(
+                visit.thing, visit.key_id, wire, headers=lines, chunked=chunked, patience_s=wait_s
+            )
         else:
             self._ourselves(visit, wire, endpoint)
-
-    async def _serve_side(self, visit: Visit, wire: ClientWire) -> None:
-        """Reasoning on a stream of its own: no request to an engine, so nothing to settle."""
-        visit.keep_alive = visit.keep_alive and visit.http_1_1
-        patience_s = visit.snapshot.policy.timers.client_write_s
-        await self._side_door.serve(
-            visit.thing, visit.key_id, wire, headers=self._lines(visit), chunked=visit.http_1_1, patience_s=patience_s
-        )
 
     def _ourselves(self, visit: Visit, wire: ClientWire, endpoint: Endpoint) -> None:
         headers = self._lines(visit)

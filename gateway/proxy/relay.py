@@ -282,10 +282,13 @@ class StreamRelay:
         self._write(closing + TERMINATOR if self._client_chunked else closing)
 
     def _ended_by_engine(self, summary: StreamSummary) -> bool:
-        """Whether the endpoint's own end marker went by; should the tap have failed, the last event must tell."""
+        """Whether the endpoint's own end went by; should the tap have failed, the last event must tell.
+
+        In Responses and Messages nothing comes after an error event of the engine's.
+        """
         if Flag.TAP_DISABLED in summary.flags and self._dialect in DONE_DIALECTS:
             return b"data: [DONE]" in self._last
-        return summary.done_marker
+        return summary.done_marker or (summary.error is not None and self._dialect not in DONE_DIALECTS)
 
     def summary(self) -> StreamSummary:
         """What the tap measured; ends the measuring."""

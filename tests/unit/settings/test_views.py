@@ -10,11 +10,12 @@ import pytest
 from gateway.core.routing.policy import PoisonPolicy, RoutingPolicy
 from gateway.core.routing.snapshot import HeaderPolicy, LimitPolicy, SidePolicy, TimerPolicy, WorkerPolicy
 from gateway.core.stream.delivery.mode import Delivery, ReasoningPolicy, ThinkTags
-from gateway.settings import parse, to_policy, to_pool_view
+from gateway.settings import parse, to_policy
 from gateway.settings.reasoning import ModelReasoning, Reasoning, Side
 from gateway.settings.routing import Poison, Routing
 from gateway.settings.runtime import Headers, Limits, Timers
 from gateway.settings.section import Section
+from gateway.settings.views import to_reasoning
 
 TEXT = """\
 pools:
@@ -55,9 +56,9 @@ def test_the_policy_holds_what_was_configured() -> None:
 
 
 def test_what_a_pool_or_model_says_of_reasoning_becomes_its_policy() -> None:
-    assert to_pool_view(Reasoning()) == ReasoningPolicy()
-    assert to_pool_view(Reasoning(mode="drop")) == ReasoningPolicy(mode=Delivery.DROP)
-    assert to_pool_view(ModelReasoning(model="m", think_tags=True, think_opened=True)) == ReasoningPolicy(
+    assert to_reasoning(Reasoning()) == ReasoningPolicy()
+    assert to_reasoning(Reasoning(mode="drop")) == ReasoningPolicy(mode=Delivery.DROP)
+    assert to_reasoning(ModelReasoning(model="m", think_tags=True, think_opened=True)) == ReasoningPolicy(
         tags=ThinkTags(opened=True)
     )
 
