@@ -122,8 +122,8 @@ class Gate:
 
         Raises BadRequest, KeyForbidden.
         """
-        key = visit.key
-        if key is not None:
+        key, endpoint = visit.key, visit.endpoint
+        if key is not None and not (endpoint is not None and endpoint.owned):  # what was made has its model already
             check_model(key, names)
         if self._plain:
             return

@@ -8,15 +8,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+import msgspec
+
 from gateway.control.clients import count_of
+from gateway.core.admission.keys import Key
 from gateway.core.admission.usage import UsageCount, UsageRow
 from gateway.core.link.messages import RequestRecord
 from gateway.core.routing.backend import BackendState
-from gateway.errors import GatewayError, StoreUnusable
+from gateway.errors import GatewayError, NotFound, StoreUnusable
 from gateway.ports import (
     BackendReport,
     ConfigVerdict,
     FeedItem,
+    MadeKey,
     PoolReport,
     QuarantineReport,
     RequestFilter,
@@ -126,6 +130,33 @@ class FakeOperations:
         """The verdict; remembers the text."""
         self.checked.append(text)
         return self.verdict
+
+
+class FakeKeys:
+    """The clients' keys as a list; ``trouble`` is what changes are refused with."""
+
+    def __init__(self) -> None:
+        self.keys = [Key(id="alice", digest=b"a" * 32, name="Alice", created_wall=1_700_000_000.0)]
+        self.trouble: GatewayError | None = None
+
+    def all(self) -> tuple[Key, ...]:
+        return tuple(self.keys)
+
+    async def create(self, wanted: Key) -> MadeKey:
+        if self.trouble is not None:
+            raise self.trouble
+        made = msgspec.structs.replace(wanted, id=wanted.id or "k-1", digest=b"k" * 32, created_wall=1_700_000_000.0)
+        self.keys.append(made)
+        return MadeKey(key="pk-shown-once", made=made)
+
+    async def revoke(self, key_id: str) -> Key:
+        if self.trouble is not None:
+            raise self.trouble
+        at = next((at for at, key in enumerate(self.keys) if key.id == key_id), None)
+        if at is None:
+            raise NotFound("there is no key of that id", param="id")
+        self.keys[at] = msgspec.structs.replace(self.keys[at], revoked_wall=1_700_000_100.0)
+        return self.keys[at]
 
 
 class MemoryHistory:

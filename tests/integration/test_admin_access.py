@@ -29,6 +29,10 @@ GUARDED = [
     ("POST", "/admin/v1/config/check"),
     ("GET", "/admin/v1/events"),
     ("GET", "/admin/v1/openapi.json"),
+    ("GET", "/admin/v1/keys"),
+    ("GET", "/admin/v1/keys/k"),
+    ("POST", "/admin/v1/keys"),
+    ("DELETE", "/admin/v1/keys/k"),
 ]
 
 

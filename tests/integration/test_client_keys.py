@@ -107,6 +107,14 @@ async def test_a_key_is_for_its_models_and_scopes_whether_there_are_such_models_
         assert len(backend.exchanges) == 1
 
 
+async def test_a_key_for_some_models_may_ask_for_what_was_made_before() -> None:
+    async with keyed(key(models=("tiny",))) as (backend, worker), raw_client(worker.port) as client:
+        backend.fixed["/v1/responses/resp_1"] = answer(b'{"id":"resp_1","object":"response","status":"completed"}')
+        assert (await get(client, "/v1/responses/resp_1")).status == 401
+        seen = await get(client, "/v1/responses/resp_1", f"Authorization: Bearer {SECRET}")
+        assert seen.status == 200
+
+
 async def test_the_list_of_models_is_that_of_the_key_and_health_takes_none() -> None:
     async with keyed(key(models=("la*",))) as (backend, worker), raw_client(worker.port) as client:
         cards = [ModelCard(id=name, raw=b'{"id":"%b"}' % name.encode()) for name in ("tiny", "large")]
