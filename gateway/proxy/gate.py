@@ -10,7 +10,6 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, nullcontext
 from typing import Final
 
 from aiohttp import web
@@ -46,9 +45,6 @@ REFUSALS: Final = frozenset(
 )
 """Codes of errors that are counted as refusals of admission; of a quota the limit is named instead."""
 
-NOTHING_HELD: Final[AbstractContextManager[None]] = nullcontext()
-"""What a request without a key holds of its quotas."""
-
 
 class Gate:
     """See the module; one a worker."""
@@ -71,6 +67,7 @@ class Gate:
         self._room = WaitingRoom(desk=desk, shares=self._shares, clock=clock, hurry=hurry)
         self._desk = desk
         self._plain = True
+        self.idle = not with_keys  # nobody has a key and nobody waits: there is nothing to do for a request
         desk.on_news = self._hear
 
     @property
@@ -85,6 +82,7 @@ class Gate:
             case NewSnapshot(snapshot=snapshot):
                 self._room.follow(snapshot)
                 self._plain = self._room.empty
+                self.idle = self._plain and self.keyring is None
                 self._desk.on_free = None if self._plain else self._room.freed
             case Shares(limits=limits, parts=parts, spent=spent):
                 self._shares.take(limits)
@@ -122,6 +120,8 @@ class Gate:
 
         Raises BadRequest, KeyForbidden.
         """
+        if self.idle:
+            return
         key, endpoint = visit.key, visit.endpoint
         if key is not None and not (endpoint is not None and endpoint.owned):  # what was made has its model already
             check_model(key, names)
@@ -131,9 +131,9 @@ class Gate:
         deadline_s = _deadline_s(request.headers.get("X-Gateway-Deadline"))
         visit.deadline = None if deadline_s is None else visit.accepted + deadline_s
 
-    async def enter(self, visit: Visit, key: Key) -> AbstractContextManager[None]:
-        """Let the request in by its key's quotas; held until it ends.  Raises QuotaExceeded."""
-        return await self._quotas.enter(visit, key)
+    async def enter(self, visit: Visit, key: Key) -> None:
+        """Let the request in by its key's quotas, until it is :meth:`settled`.  Raises QuotaExceeded."""
+        await self._quotas.enter(visit, key)
 
     def try_lease(self, visit: Visit) -> Lease | None:
         """A backend for the request at once, None when it has to :meth:`wait`.  Raises NothingServing."""
@@ -158,13 +158,13 @@ class Gate:
             self.refusals[f"{visit.pool}|{reason}"] += 1
 
     def settled(self, visit: Visit, record: RequestRecord) -> None:
-        """A request has ended: charge its key and its flow."""
-        if visit.key is None and self._plain:
+        """A request has ended, however it did: it holds nothing any more, and its key and its flow are charged."""
+        if self.idle:
             return
         summary = record.summary
         tokens = 0 if summary is None else (summary.prompt_tokens or 0) + (summary.completion_tokens or 0)
         if visit.key is not None:
-            self._quotas.charge(visit.key.id, tokens)
+            self._quotas.leave(visit, visit.key, tokens=tokens)
         self._room.settled(visit, tokens)
 
     def end_all(self) -> None:

@@ -29,7 +29,7 @@ from gateway.proxy.attempt import attempt_of, held_answer, request_bytes
 from gateway.proxy.choose import RelayChooser, own_headers
 from gateway.proxy.deliver import settle_delivery
 from gateway.proxy.forward import LEFT, Exchange, error_for
-from gateway.proxy.gate import NOTHING_HELD, Gate
+from gateway.proxy.gate import Gate
 from gateway.proxy.lease import Lease
 from gateway.proxy.ours import answer_ourselves
 from gateway.proxy.owners import Owners
@@ -91,8 +91,7 @@ class Pipeline:
         try:
             endpoint = read_head(visit, request, endpoints=self._endpoints)
             engine = endpoint.serves is Serves.ENGINE
-            if self._gate.keyring is not None:
-                self._gate.identify(visit, request, endpoint)
+            self._gate.identify(visit, request, endpoint)
             if engine and endpoint.dialect is not None:
                 await self._serve(visit, request, wire, dialect=endpoint.dialect, endpoint=endpoint)
             else:
@@ -131,12 +130,13 @@ class Pipeline:
             if endpoint.dialect is Dialect.RESPONSES:
                 await self._owners.assign(visit, endpoint)
             self._admit(visit, request, dialect)
-            with NOTHING_HELD if visit.key is None else await self._gate.enter(visit, visit.key):
-                while True:
-                    with self._gate.try_lease(visit) or await self._gate.wait(visit) as lease:
-                        visit.tried.append(lease.backend.name)
-                        if await self._attempt(visit, wire, lease, dialect=dialect, endpoint=endpoint):
-                            return
+            if visit.key is not None:
+                await self._gate.enter(visit, visit.key)
+            while True:
+                with self._gate.try_lease(visit) or await self._gate.wait(visit) as lease:
+                    visit.tried.append(lease.backend.name)
+                    if await self._attempt(visit, wire, lease, dialect=dialect, endpoint=endpoint):
+                        return
 
     def _admit(self, visit: Visit, request: web.BaseRequest, dialect: Dialect) -> None:
         body = visit.body
@@ -245,7 +245,6 @@ class Pipeline:
         return True
 
     async def _serve_other(self, visit: Visit, wire: ClientWire, endpoint: Endpoint) -> None:
-        """What is no request to an engine."""
         if endpoint.serves is Serves.USAGE:
             await self._usage.serve(visit, wire, headers=self._lines(visit))
         elif endpoint.serves is Serves.REASONING:

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from types import MappingProxyType, TracebackType
+from types import MappingProxyType
 from typing import Final
 
 from gateway.core.admission.keys import Key
@@ -74,8 +74,8 @@ class Quotas:
         for key_id in list(self._patient):
             self._look_again(key_id)
 
-    async def enter(self, visit: Visit, key: Key) -> Entry:
-        """Let a request of ``key`` in.  Raises QuotaExceeded."""
+    async def enter(self, visit: Visit, key: Key) -> None:
+        """Let a request of ``key`` in, until it is to :meth:`leave`.  Raises QuotaExceeded."""
         meter = self._meter(key.id)
         refusal = self._judge(key, meter)
         if refusal is not None and refusal.elsewhere:
@@ -87,7 +87,7 @@ class Quotas:
                 param=name,
                 retry_after_s=refusal.retry_after_s,
             )
-        return Entry(self, visit, key_id=key.id, meter=meter)
+        visit.entered = meter.enter(self._clock())
 
     def _judge(self, key: Key, meter: KeyMeter) -> Refusal | None:
         limits = self._limits.get(key.id)
@@ -143,15 +143,16 @@ class Quotas:
             meter = self._meters[key_id] = KeyMeter()
         return meter
 
-    def left(self, key_id: str) -> None:
-        """A request of a key has ended: another may come in for it."""
-        if self._patient:
-            self._look_again(key_id)
-
-    def charge(self, key_id: str, tokens: int) -> None:
-        """What a request of a key has cost."""
+    def leave(self, visit: Visit, key: Key, *, tokens: int) -> None:
+        """A request of ``key`` has ended, having cost ``tokens``; another may come in for it."""
+        if visit.entered is None:  # it was never let in
+            return
+        now, meter = self._clock(), self._meter(key.id)
+        meter.leave(visit.entered, now, served=visit.attempts > 0)
         if tokens:
-            self._meter(key_id).charge(tokens, now=self._clock(), now_wall=self._wall())
+            meter.charge(tokens, now=now, now_wall=self._wall())
+        if self._patient:
+            self._look_again(key.id)
 
     def claims(self) -> dict[str, Claim]:
         """What this worker says of the limits of keys: those that it holds something of, or was told a share of."""
@@ -168,29 +169,3 @@ class Quotas:
                 if holding or claim.share or claim.waiting:
                     found[name] = claim
         return found
-
-    def now(self) -> float:
-        """The clock's time."""
-        return self._clock()
-
-
-class Entry:
-    """One request of a key inside the gateway; a context manager."""
-
-    __slots__ = ("_entered", "_key_id", "_meter", "_quotas", "_visit")
-
-    def __init__(self, quotas: Quotas, visit: Visit, *, key_id: str, meter: KeyMeter) -> None:
-        self._quotas = quotas
-        self._visit = visit
-        self._key_id = key_id
-        self._meter = meter
-        self._entered = meter.enter(quotas.now())
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._meter.leave(self._entered, self._quotas.now(), served=self._visit.attempts > 0)
-        self._quotas.left(self._key_id)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gateway.core.admission.keys import Key
+from gateway.core.admission.quota import Step
 from gateway.core.request.body import ParsedBody
 from gateway.core.request.fingerprint import fingerprint
 from gateway.core.routing.endpoints import Endpoint
@@ -46,6 +47,7 @@ class Visit:
     model = ""
     pool = ""
     key: Key | None = None
+    entered: Step | None = None  # when its key's quotas let it in
     priority = 0
     deadline: float | None = None  # by which it must have left the queue
     held_until: float | None = None  # how long it waits for backends that are expected back

@@ -106,16 +106,16 @@ async def test_a_key_is_revoked_within_ten_seconds_under_load_and_the_others_not
         replace_file(tmp_path / "keys.json", write_keys([key("alice", revoked_wall=1.0), key("bob")]))
         await running.event("keys.loaded", within_s=REVOKED_WITHIN_S, changes="alice: revoked")
         told_at, before = loop.time(), len(seen)
-        await running.until(lambda: len(seen) > before + 100, "the load goes on")
+        await running.until(lambda: len(seen) > before + 300, "the load goes on")
         going_on = False
         await asyncio.gather(*tasks)
         assert {status for _, name, status in seen if name == "bob"} == {200}
         late = [began for began, name, status in seen if name == "alice" and status == 200 and began > told_at + 0.5]
         assert late == [], "both workers know"
         assert {status for began, name, status in seen if name == "alice" and began < revoked_at} == {200}
-        refused = Counter(status for began, name, status in seen if name == "alice" and began > told_at + 0.5)
-        assert refused[401] > 0
-        assert set(refused) <= {401, 429}, "after some wrong keys from one address it is told to slow down"
+        refused = {status for _, name, status in seen if name == "alice"} - {200}
+        assert 401 in refused
+        assert refused <= {401, 429}, "after some wrong keys from one address it is told to slow down"
         assert not any(LEAK.search(it.request.head) and b"aa18" in it.request.head for it in engine.backend.exchanges)
 
 
