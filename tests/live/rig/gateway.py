@@ -53,6 +53,7 @@ class Gateway:
             "pools": [{"name": "tiny", "backends": [dict(backend) for backend in backends]}],
             "store": {"path": str(folder / "history.db")},
             "runtime_dir": str(folder / "run"),
+            "parameters": {"prompt_logprobs": 20},  # a test compares what the engine says of it
             **(runtime or {}),
         }
         self._config.write_text(json.dumps(settings, indent=1) + "\n")  # every JSON text is a YAML text
