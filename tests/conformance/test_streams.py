@@ -263,9 +263,11 @@ def test_a_queued_request_has_its_head_at_once_and_its_first_event_later_recorde
 
 @pytest.mark.parametrize("name", ["chat-stream-include-usage", "completions-stream"])
 def test_finish_usage_and_done_come_in_one_read(target: Target, name: str) -> None:
-    """Often, not always, and on a busy machine seldom: that is the reader's doing."""
+    """Often, not always: one of some tries will do.  A reader that is always there in time gets them one by one."""
     if target.name == "real":
-        pytest.skip("what one read holds depends on when it is made")
+        last = b"".join(read.data for read in target.exchange(name).reads[-3:])
+        assert last.count(b"data: ") >= 3, "nothing comes in between"
+        return
     assert any(target.exchange(name).reads[-1].data.count(b"data: ") >= 3 for _ in range(10))
 
 
