@@ -209,6 +209,7 @@ async def test_a_key_s_day_is_kept_when_worker_and_control_are_killed(tmp_path: 
 
 
 @pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.timeout(180)  # 600 answers: of 200 the ratio is known to a tenth only
 async def test_keys_of_weights_1_and_3_get_1_and_3_parts_under_saturation(workers: int, tmp_path: Path) -> None:
     keys = (key("one"), key("three", weight=3.0))
     async with keyed(tmp_path, *keys, workers=workers, pool={"concurrency": 8}) as (_, running):
@@ -221,9 +222,9 @@ async def test_keys_of_weights_1_and_3_get_1_and_3_parts_under_saturation(worker
                 served[name] += 1
 
         tasks = [aio.spawn(go_on(name), name=name) for name in ("one", "three") for _ in range(24)]
-        await running.until(lambda: served.total() >= 60, "both wait", within_s=30)
+        await running.until(lambda: served.total() >= 150, "both wait", within_s=30)
         before = Counter(served)
-        await running.until(lambda: served.total() >= before.total() + 200, "enough was served", within_s=45)
+        await running.until(lambda: served.total() >= before.total() + 600, "enough was served", within_s=90)
         counted = served - before
         assert await running.total("pacekeeper_pool_waiting") > 0
         assert await running.total("pacekeeper_backend_in_flight") <= 8
