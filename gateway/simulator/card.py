@@ -13,9 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
-
-from gateway.simulator.gpu import BoxRecord, GpuHost
+from gateway.simulator.box_record import read_record, written
+from gateway.simulator.gpu import GpuHost
 from gateway.simulator.presets import Box
 
 
@@ -40,9 +39,10 @@ def holders(card: Path) -> list[Held]:
             continue
         try:
             told = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            continue  # it ended meanwhile
-        found.append(Held(pid=told["pid"], name=told["name"], gpus=tuple(told["gpus"]), bytes_each=told["bytes"]))
+            held = Held(pid=told["pid"], name=told["name"], gpus=tuple(told["gpus"]), bytes_each=told["bytes"])
+        except (OSError, ValueError, KeyError, TypeError):
+            continue  # it ended meanwhile, or the file is not its own
+        found.append(held)
     return found
 
 
@@ -59,8 +59,11 @@ def _is_core(pid: int) -> bool:
 class Card:
     """The simulated box as this process sees it; owner of its view, not of what others hold or do."""
 
-    def __init__(self, folder: Path, box: Box) -> None:
+    def __init__(self, folder: Path, box: Box, *, say: Callable[[str], None] = lambda _: None) -> None:
+        """``say(line)`` is told of what is recorded and cannot be."""
         self.folder = folder
+        self._box = box
+        self._say = say
         self._host = GpuHost(box)
         self._known: set[int] = set()
         self._record = folder / "box.json"
@@ -83,10 +86,15 @@ class Card:
             stamp = self._record.stat().st_mtime_ns
             if stamp == self._stamp:
                 return False
-            record = msgspec.json.decode(self._record.read_bytes(), type=BoxRecord)
-        except (OSError, msgspec.MsgspecError):
-            return False  # nothing was ever wrong, or not as this version says it
+            data = self._record.read_bytes()
+        except OSError:
+            return False  # nothing was ever wrong
         self._stamp = stamp
+        record, dropped = read_record(data, self._box)
+        for line in dropped:
+            self._say(f"{self._record}: dropped {line}")
+        if record is None:
+            return False
         self._host.restore(record)
         return True
 
@@ -98,6 +106,6 @@ class Card:
             self.refresh()
             apply(self._host)
             fresh = self.folder / "box.json.new"
-            fresh.write_bytes(msgspec.json.encode(self._host.record()))
+            fresh.write_bytes(written(self._host.record()))
             self._stamp = fresh.stat().st_mtime_ns
             fresh.replace(self._record)

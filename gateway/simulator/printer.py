@@ -37,6 +37,10 @@ class Printer:
         stamp = time.strftime("%m-%d %H:%M:%S")
         self.raw(f"({speaker} pid={pid or os.getpid()}) {level} {stamp} [{source}] {text}")
 
+    def simulation(self, text: str) -> None:
+        """Print what a real engine would not: that it is none, and what is so."""
+        self.raw(f"*** SIMULATION: {text} ***")
+
     def raw(self, text: str) -> None:
         """Print a line as it is."""
         if self._in_bar:

@@ -64,7 +64,7 @@ class ServerProcess:
         self._ended: asyncio.Future[int] = self._loop.create_future()
         self._nursery = Nursery(self._task_failed)
         self._child = CoreChild(self._core_died)
-        self.card = Card(launch.card, launch.preset.box)
+        self.card = Card(launch.card, launch.preset.box, say=self._print.simulation)
         self._listener: asyncio.Server | None = None
         self._random = Random(f"process/{launch.seed}")  # noqa: S311 - a simulation, no secret
         self.sigterm = launch.sigterm
