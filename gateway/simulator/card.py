@@ -7,15 +7,21 @@ that outlives every engine: a restart cures nothing of it.
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import json
-from collections.abc import Callable
+import shutil
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO, Final
 
 from gateway.simulator.box_record import read_record, written
-from gateway.simulator.gpu import GpuHost
+from gateway.simulator.gpu import BoxRecord, GpuHost
 from gateway.simulator.presets import Box
+
+_CLAIM_EVERY_S: Final = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +60,15 @@ def _is_core(pid: int) -> bool:
     except OSError:
         return False
     return stat.rpartition(")")[2].split()[0] != "Z" and b"core_process" in words
+
+
+def _is_locked(lock: BinaryIO) -> bool:
+    """Whether the lock is ours now."""
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 class Card:
@@ -97,6 +112,35 @@ class Card:
             return False
         self._host.restore(record)
         return True
+
+    def count_start(self) -> int:
+        """The number of the start that this is on this card, from 1; ValueError where there can be no such folder."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with (self.folder / "starts").open("a+b") as file:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                file.seek(0)
+                told = file.read().strip()
+                number = int(told) + 1 if told.isdigit() else 1
+                file.truncate(0)
+                file.write(b"%d" % number)
+        except OSError as error:
+            raise ValueError(f"cannot use {self.folder} as a card: {error.strerror}") from error
+        return number
+
+    @asynccontextmanager
+    async def claim(self) -> AsyncIterator[None]:
+        """Be the only one that looks for room and takes it; others wait, and none of them stops its loop for it."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with (self.folder / "claim").open("wb") as lock:
+            while not _is_locked(lock):  # noqa: ASYNC110 - a lock of another process sets no event
+                await asyncio.sleep(_CLAIM_EVERY_S)
+            yield
+
+    def discard(self) -> None:
+        """Remove the folder, unless somebody living holds something, or something is wrong with the box."""
+        if not holders(self.folder) and self.host().record() == BoxRecord():
+            shutil.rmtree(self.folder, ignore_errors=True)
 
     def change(self, apply: Callable[[GpuHost], None]) -> None:
         """Change what is wrong with the box, for every engine on it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -72,7 +73,7 @@ def held(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
     assert process.stdout is not None
     assert process.stdout.readline() == b"held\n"
     yield process
-    process.terminate()
+    process.send_signal(signal.SIGUSR1)
     process.wait(10)
     process.stdout.close()
 
@@ -87,7 +88,7 @@ def test_living_processes_hold_what_their_files_say(tmp_path: Path, held: subpro
     assert held.pid not in {one.pid for one in told}
     host = Card(tmp_path, BOX).host()
     assert host.free_bytes(2) - host.free_bytes(0) == 1000
-    held.terminate()
+    held.send_signal(signal.SIGUSR1)
     held.wait(10)
     assert holders(tmp_path) == []
 
