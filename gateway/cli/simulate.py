@@ -15,6 +15,7 @@ from typing import Annotated, Final
 import typer
 
 from gateway.cli.exits import CommandFailed, Exit, failures
+from gateway.cli.preset_names import preset_help
 
 _OWN_CARD: Final = "pacekeeper-simulated-card"
 _CARD_HELP: Final = (
@@ -28,16 +29,19 @@ def _own_card(port: int) -> Path:
 
 def simulate_engine(
     *,
-    preset: Annotated[str, typer.Option(metavar="NAME", help="Which deployment to simulate.")],
+    preset: Annotated[str, typer.Option(metavar="NAME", help=preset_help())],
     port: Annotated[int, typer.Option(min=1, max=65535, metavar="N", help="Where it listens.")] = 8000,
     host: Annotated[str, typer.Option(metavar="ADDRESS", help="On which address.")] = "127.0.0.1",
     control_port: Annotated[
         int | None,
         typer.Option(min=1, max=65535, metavar="N", help="Port on 127.0.0.1 for readings and injected faults."),
     ] = None,
-    speed: Annotated[float, typer.Option(min=0.001, metavar="F", help="So many times faster than real.")] = 1.0,
+    speed: Annotated[
+        float, typer.Option(min=0.001, max=1000, metavar="F", help="So many times faster than real.")
+    ] = 1.0,
     load_speed: Annotated[
-        float | None, typer.Option(min=0.001, metavar="F", help="The same for loading only; else as --speed.")
+        float | None,
+        typer.Option(min=0.001, max=1_000_000, metavar="F", help="The same for loading only; else as --speed."),
     ] = None,
     warm: Annotated[bool, typer.Option("--warm", metavar="", help="Without the slow minute after a start.")] = False,
     seed: Annotated[
@@ -59,7 +63,8 @@ def simulate_engine(
     """
     from gateway.simulator import library, main
     from gateway.simulator.launch import Launch, SigtermEnding
-    from gateway.simulator.spec import read_address
+    from gateway.simulator.listening import CannotListen
+    from gateway.simulator.spec import TooManyRanks, read_address, read_uds
 
     with failures(as_json=False):
         if preset not in library.names():
@@ -71,12 +76,15 @@ def simulate_engine(
             host, port = read_address(given, host=host, port=port)
         except ValueError as error:
             raise _wrong(str(error), "bad_argument") from error
+        if control_port == port and not read_uds(given):
+            raise _wrong(f"--control-port {port} is the engine's own port", "bad_argument")
         launch = Launch(
             preset=library.load(preset),
             card=card or _own_card(port),
             keeps_card=card is not None,
             host=host,
             port=port,
+            uds=read_uds(given),
             arguments=given,
             environment=dict(os.environ),
             seed=secrets.randbits(32) if seed is None else seed,
@@ -88,10 +96,12 @@ def simulate_engine(
         )
         try:
             raise typer.Exit(main.run(launch))
+        except TooManyRanks as error:  # vLLM ends with code 1 as well
+            raise CommandFailed(f"ValueError: {error}", exit_code=Exit.FAULT, code="too_many_ranks") from error
         except ValueError as error:
             raise _wrong(str(error), "bad_argument") from error
-        except OSError as error:
-            raise _wrong(f"cannot listen on port {port}: {error.strerror}", "port_taken") from error
+        except CannotListen as error:
+            raise _wrong(str(error), "port_taken") from error
 
 
 def _wrong(message: str, code: str, *, hint: str = "") -> CommandFailed:

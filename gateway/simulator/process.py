@@ -24,6 +24,7 @@ from gateway.simulator.face import Face, Mood
 from gateway.simulator.ids import Ids
 from gateway.simulator.injector import Injector
 from gateway.simulator.launch import Launch, SigtermEnding
+from gateway.simulator.listening import bind, listen, release, url_of
 from gateway.simulator.loadlog import Speaker, load_lines, milestones
 from gateway.simulator.printer import Printer
 from gateway.simulator.spec import ServerSpec
@@ -33,7 +34,6 @@ _CORE_FAILED: Final = "RuntimeError: Engine core initialization failed. See root
 _INTERRUPTED: Final = -signal.SIGINT
 # How often each ending was seen of 0.32 on two cores: five recorded, nine since.
 _SEEN: Final = {SigtermEnding.ABORT: 8, SigtermEnding.HANG: 5, SigtermEnding.ERROR: 1}
-_BACKLOG: Final = 2048
 # Seconds from a blow to what follows, as recorded (0.32 on two cores, 0.26 on an H200).
 _PORT_CLOSES_S: Final = 0.05
 _EXITS_S: Final = 0.35
@@ -94,7 +94,7 @@ class ServerProcess:
         """Live to the end; return the exit code."""
         for number, act in ((signal.SIGTERM, self._terminated), (signal.SIGINT, self._interrupted)):
             self._loop.add_signal_handler(number, act)
-        bound = self._bind()
+        bound = bind(self._launch)
         self._nursery.spawn(self._begin(bound), name="load")
         self._nursery.spawn(self.injector.follow(), name="box")
         try:
@@ -104,14 +104,7 @@ class ServerProcess:
             await self._nursery.close()
             await self._child.end()
             bound.close()
-
-    def _bind(self) -> socket.socket:
-        """Bind the port without listening: connections are refused, and nobody else gets it."""
-        bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        bound.settimeout(0)
-        bound.bind((self._launch.host, self._launch.port))
-        return bound
+            release(self._launch)
 
     def _task_failed(self, name: str, error: BaseException) -> None:
         try:
@@ -137,7 +130,7 @@ class ServerProcess:
         started_s = self._loop.time()
         preset = self.engine.preset
         steps = milestones(preset)
-        url = f"http://{self._launch.host}:{bound.getsockname()[1]}"
+        url = url_of(self._launch, bound)
         is_core_there = is_joined = False
         for line in load_lines(preset, self._spec, url=url, api_pid=os.getpid()):
             await self._until(started_s + line.at_s / self._launch.load_speed)
@@ -149,7 +142,7 @@ class ServerProcess:
                 await self._start.join(self._print)
             self._print.load_line(line, core_pid=self._child.pid or 0)
         self.face = self._make_face()
-        self._listener = await self._loop.create_server(self._connection, sock=bound, backlog=_BACKLOG)
+        self._listener = await listen(bound, self._connection)
         self.phase = Phase.SERVING
         self._child.heed()
 

@@ -72,7 +72,7 @@ class Connection(asyncio.Protocol):
     def peer(self) -> str:
         """The client's address, for the access log."""
         name = self._transport.get_extra_info("peername") if self._transport else None
-        return f"{name[0]}:{name[1]}" if name else "-"
+        return f"{name[0]}:{name[1]}" if isinstance(name, tuple) else "-"
 
     @property
     def is_idle(self) -> bool:

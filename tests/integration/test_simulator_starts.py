@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -162,3 +163,56 @@ def test_a_card_of_its_own_goes_with_the_engine_and_one_that_was_given_stays(tmp
             if process.stdout is not None:
                 process.stdout.close()
     assert [path.name for path in tmp_path.iterdir()] == ["given"]
+
+
+def test_what_cannot_be_is_said_without_a_traceback(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        refused(tmp_path, used=str(taken.getsockname()[1]), free=str(free_port()))
+    assert {path.name for path in tmp_path.iterdir()} <= {"card", "file"}
+
+
+def refused(tmp_path: Path, *, used: str, free: str) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    card = ("--card", str(tmp_path / "card"))
+    for code, words, arguments in (
+        (2, "99999", ("--", "--port", "99999")),
+        (2, f"port {used} of 127.0.0.1", ("--port", used, *card)),
+        (2, f"control port {used}", ("--port", free, "--control-port", used, *card)),
+        (2, "engine's own port", ("--port", free, "--control-port", free)),
+        (2, str(file), ("--port", free, "--card", str(file / "card"))),
+        (2, "--speed", ("--speed", "1001")),
+        (2, "--speed", ("--speed", "nan")),
+        (1, "larger than the number of available GPUs (1)", ("--port", free, "--", "-tp", "2")),
+        (2, "--max-num-seqs", ("--port", free, "--", "--max-num-seqs", "many")),
+    ):
+        ended, told = said(*arguments, COLUMNS="200", TMPDIR=str(tmp_path))
+        assert ended == code, told
+        assert words in told
+        assert "Traceback" not in told
+
+
+@pytest.mark.parametrize("where", ["::1", "uds"])
+def test_it_listens_on_an_address_of_the_other_family_and_in_the_file_system(tmp_path: Path, where: str) -> None:
+    port, path = free_port(), tmp_path / "socket"
+    given = ("--uds", str(path)) if where == "uds" else ("--host", where)
+    card = str(tmp_path / "card")
+    process = command("--port", str(port), "--load-speed", "2000", "--card", card, "--sigterm", "abort", "--", *given)
+    try:
+        assert process.stdout is not None
+        while b"startup complete" not in (line := process.stdout.readline()):
+            assert line
+        family = socket.AF_UNIX if where == "uds" else socket.AF_INET6
+        with socket.socket(family) as client:
+            eventually(lambda: client.connect_ex(str(path) if where == "uds" else (where, port)) == 0)
+            client.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert client.recv(100).startswith(b"HTTP/1.1 200")
+        process.terminate()
+        assert process.wait(20) == 0
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait(10)
+        if process.stdout is not None:
+            process.stdout.close()
+    assert not path.exists()
