@@ -225,6 +225,7 @@ class SimEngine:
         count = 0
         while count < pace.draft_tokens and self._rng.random() < chance:
             count += 1
+        sequence.accepted.append(count)
         tally.drafts += 1
         tally.draft_tokens += pace.draft_tokens
         tally.accepted_tokens += count

@@ -151,7 +151,14 @@ class ServerProcess:
 
     def _make_face(self) -> Face:
         launch = self._launch
-        face = Face(self._spec, self.engine, speed=launch.speed, ids=Ids(self._seed), log=self._print.raw)
+        face = Face(
+            self._spec,
+            self.engine,
+            speed=launch.speed,
+            draft_tokens=self.engine.preset.pace.draft_tokens,
+            ids=Ids(self._seed),
+            log=self._print.raw,
+        )
         face.desk.driver.on_dead = self._child.crash
         self.injector.driver = face.desk.driver
         return face

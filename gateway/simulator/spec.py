@@ -15,6 +15,7 @@ from gateway.simulator.given import given_arguments
 from gateway.simulator.human_int import human_int
 
 _PORTS: Final = 65_535
+_SPEC_METRICS: Final = ("none", "summary", "detailed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +109,9 @@ def read_spec(
     ranks = number("--tensor-parallel-size", number("-tp", defaults.gpus))
     if ranks > defaults.gpus:
         raise TooManyRanks(ranks, gpus=defaults.gpus)
+    level = _last(options, "--per-request-spec-decode-metrics") or "none"
+    if level not in _SPEC_METRICS:
+        raise ValueError(f"argument --per-request-spec-decode-metrics: invalid choice: {level!r}")
     keys = options.get("--api-key") or [(environment or {}).get("VLLM_API_KEY", "")]
 
     def bound(name: str) -> int | None:
@@ -136,7 +140,7 @@ def read_spec(
         tensor_parallel=ranks,
         memory_share=float(_last(options, "--gpu-memory-utilization") or 0.9),
         given=given_arguments(root, options),
-        spec_metrics=_last(options, "--per-request-spec-decode-metrics") or "none",
+        spec_metrics=level,
     )
 
 
