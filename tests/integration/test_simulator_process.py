@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from threading import Thread
 
 import pytest
 
@@ -96,3 +99,34 @@ def test_the_control_port_says_what_cannot_be_and_nothing_changes(
     before = standing.control("/state"), standing.control("/readings")["xids"]
     assert standing.control(path, body)["error"]
     assert (standing.control("/state"), standing.control("/readings")["xids"]) == before
+
+
+def test_thousands_of_requests_may_be_sent_ahead_and_all_are_answered(standing: SimulatedServer) -> None:
+    request = b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", standing.port), 20) as client:
+        sender = Thread(target=client.sendall, args=(request * 6000,))
+        sender.start()
+        seen = b""
+        count = 0
+        while count < 6000:
+            data = client.recv(65536)
+            assert data
+            whole = seen + data
+            count += whole.count(b"HTTP/1.1 200")
+            seen = whole[-11:]  # one less than what is counted
+        sender.join(20)
+        assert not sender.is_alive()
+
+
+def test_who_sends_ahead_without_end_is_not_read_while_an_answer_is_open(standing: SimulatedServer) -> None:
+    body = json.dumps({"model": "tiny", "messages": [{"role": "user", "content": "x"}], "stream": True,
+                       "max_tokens": 1900, "ignore_eos": True}).encode()  # fmt: skip
+    head = (
+        b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+    )
+    with socket.create_connection(("127.0.0.1", standing.port), 20) as client:
+        client.sendall(head % len(body) + body)
+        assert client.recv(100)
+        client.settimeout(0.3)
+        with pytest.raises(TimeoutError):  # within what the sockets hold
+            client.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n" * 2_000_000)
