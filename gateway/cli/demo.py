@@ -30,7 +30,9 @@ _SHOWN: Final = 8
 def demo(
     *,
     preset: Annotated[str, typer.Option(metavar="NAME", help=preset_help())] = "kimi-k2.5-int4",
-    speed: Annotated[float, typer.Option(min=0.001, metavar="F", help="So many times faster than real.")] = 1.0,
+    speed: Annotated[
+        float, typer.Option(min=0.001, max=1000, metavar="F", help="So many times faster than real.")
+    ] = 1.0,
     seconds: Annotated[
         float | None, typer.Option(min=0, metavar="N", help="End by itself after so long; else at Ctrl-C.")
     ] = None,

@@ -1,4 +1,7 @@
-"""The presets of the simulator in a help text, without loading the simulator: short commands start fast."""
+"""The presets of the simulator in a help text.
+
+Reads their files' names and nothing more: short commands start fast, and must not load the simulator for their help.
+"""
 
 from __future__ import annotations
 

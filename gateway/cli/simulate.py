@@ -9,13 +9,17 @@ from __future__ import annotations
 import os
 import secrets
 import tempfile
+import zlib
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from gateway.cli.exits import CommandFailed, Exit, failures
 from gateway.cli.preset_names import preset_help
+
+if TYPE_CHECKING:
+    from gateway.simulator.launch import Launch
 
 _OWN_CARD: Final = "pacekeeper-simulated-card"
 _CARD_HELP: Final = (
@@ -23,8 +27,9 @@ _CARD_HELP: Final = (
 )
 
 
-def _own_card(port: int) -> Path:
-    return Path(tempfile.gettempdir()) / f"{_OWN_CARD}-{os.getuid()}-{port}"
+def _own_card(port: int, *, uds: str) -> Path:
+    place = f"{zlib.crc32(uds.encode()):08x}" if uds else str(port)
+    return Path(tempfile.gettempdir()) / f"{_OWN_CARD}-{os.getuid()}-{place}"
 
 
 def simulate_engine(
@@ -61,10 +66,8 @@ def simulate_engine(
     There is no GPU and no model: the text is invented, the times are computed. A --host or --port among the arguments
     for vllm serve wins, so that a script that starts vLLM starts this as well.
     """
-    from gateway.simulator import library, main
+    from gateway.simulator import library
     from gateway.simulator.launch import Launch, SigtermEnding
-    from gateway.simulator.listening import CannotListen
-    from gateway.simulator.spec import TooManyRanks, read_address, read_uds
 
     with failures(as_json=False):
         if preset not in library.names():
@@ -72,19 +75,14 @@ def simulate_engine(
         if sigterm not in list(SigtermEnding):
             raise _wrong(f"no ending {sigterm!r}", "unknown_ending", hint=f"one of {', '.join(SigtermEnding)}")
         given = tuple(arguments or ())
-        try:
-            host, port = read_address(given, host=host, port=port)
-        except ValueError as error:
-            raise _wrong(str(error), "bad_argument") from error
-        if control_port == port and not read_uds(given):
-            raise _wrong(f"--control-port {port} is the engine's own port", "bad_argument")
+        host, port, uds = _place(given, host=host, port=port, control_port=control_port)
         launch = Launch(
             preset=library.load(preset),
-            card=card or _own_card(port),
+            card=card or _own_card(port, uds=uds),
             keeps_card=card is not None,
             host=host,
             port=port,
-            uds=read_uds(given),
+            uds=uds,
             arguments=given,
             environment=dict(os.environ),
             seed=secrets.randbits(32) if seed is None else seed,
@@ -94,14 +92,36 @@ def simulate_engine(
             sigterm=SigtermEnding(sigterm),
             warm=warm,
         )
-        try:
-            raise typer.Exit(main.run(launch))
-        except TooManyRanks as error:  # vLLM ends with code 1 as well
-            raise CommandFailed(f"ValueError: {error}", exit_code=Exit.FAULT, code="too_many_ranks") from error
-        except ValueError as error:
-            raise _wrong(str(error), "bad_argument") from error
-        except CannotListen as error:
-            raise _wrong(str(error), "port_taken") from error
+        raise typer.Exit(_run(launch))
+
+
+def _place(given: tuple[str, ...], *, host: str, port: int, control_port: int | None) -> tuple[str, int, str]:
+    """Return where to listen: host and port, and the socket in the file system that goes before them."""
+    from gateway.simulator.spec import read_address, read_uds
+
+    try:
+        host, port = read_address(given, host=host, port=port)
+    except ValueError as error:
+        raise _wrong(str(error), "bad_argument") from error
+    uds = read_uds(given)
+    if control_port == port and not uds:
+        raise _wrong(f"--control-port {port} is the engine's own port", "bad_argument")
+    return host, port, uds
+
+
+def _run(launch: Launch) -> int:
+    from gateway.simulator import main
+    from gateway.simulator.listening import CannotListen
+    from gateway.simulator.spec import TooManyRanks
+
+    try:
+        return main.run(launch)
+    except TooManyRanks as error:  # vLLM ends with code 1 as well
+        raise CommandFailed(f"ValueError: {error}", exit_code=Exit.FAULT, code="too_many_ranks") from error
+    except ValueError as error:
+        raise _wrong(str(error), "bad_argument") from error
+    except CannotListen as error:
+        raise _wrong(str(error), "port_taken") from error
 
 
 def _wrong(message: str, code: str, *, hint: str = "") -> CommandFailed:
