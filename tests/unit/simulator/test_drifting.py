@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import inf, isfinite, nan
 from typing import Any
 
@@ -59,14 +60,15 @@ def test_a_box_refuses_what_it_cannot_have_and_stays_as_it_is() -> None:
     box = preset().box
     host = GpuHost(box)
     before = host.record()
-    for wrong in (
+    wrongs: tuple[Callable[[], None], ...] = (
         lambda: host.xid(0, gpu=0, now=0.0),
         lambda: host.xid(79, gpu=box.gpus, now=0.0),
         lambda: host.wedge(0, -1),
         lambda: host.wedge(0, box.memory_bytes + 1),
         lambda: host.wedge(-1, 0),
         lambda: host.inject(Drift(kind=DriftKind.ECC, magnitude=0.1, gpu=box.gpus), 0.0),
-    ):
+    )
+    for wrong in wrongs:
         with pytest.raises(ValueError, match=r"GPU|Xid"):
             wrong()
     assert host.record() == before
