@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from gateway.cli.exits import CommandFailed, Exit, failures
+from gateway.cli.preset_names import preset_help
 
 if TYPE_CHECKING:
     from gateway.app.demo import Stage
@@ -28,8 +29,10 @@ _SHOWN: Final = 8
 
 def demo(
     *,
-    preset: Annotated[str, typer.Option(metavar="NAME", help="Which deployment to simulate.")] = "kimi-k2.5-int4",
-    speed: Annotated[float, typer.Option(min=0.001, metavar="F", help="So many times faster than real.")] = 1.0,
+    preset: Annotated[str, typer.Option(metavar="NAME", help=preset_help())] = "kimi-k2.5-int4",
+    speed: Annotated[
+        float, typer.Option(min=0.001, max=1000, metavar="F", help="So many times faster than real.")
+    ] = 1.0,
     seconds: Annotated[
         float | None, typer.Option(min=0, metavar="N", help="End by itself after so long; else at Ctrl-C.")
     ] = None,

@@ -7,33 +7,53 @@ Must stay apart from what the gateway runs: a simulation is started by this comm
 from __future__ import annotations
 
 import os
+import secrets
 import tempfile
+import zlib
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from gateway.cli.exits import CommandFailed, Exit, failures
+from gateway.cli.preset_names import preset_help
+
+if TYPE_CHECKING:
+    from gateway.simulator.launch import Launch
+
+_OWN_CARD: Final = "pacekeeper-simulated-card"
+_CARD_HELP: Final = (
+    f"GPU memory shared with other simulated engines; else $TMPDIR/{_OWN_CARD}-UID-PORT, removed at the end."
+)
+
+
+def _own_card(port: int, *, uds: str) -> Path:
+    place = f"{zlib.crc32(uds.encode()):08x}" if uds else str(port)
+    return Path(tempfile.gettempdir()) / f"{_OWN_CARD}-{os.getuid()}-{place}"
 
 
 def simulate_engine(
     *,
-    preset: Annotated[str, typer.Option(metavar="NAME", help="Which deployment to simulate.")],
+    preset: Annotated[str, typer.Option(metavar="NAME", help=preset_help())],
     port: Annotated[int, typer.Option(min=1, max=65535, metavar="N", help="Where it listens.")] = 8000,
     host: Annotated[str, typer.Option(metavar="ADDRESS", help="On which address.")] = "127.0.0.1",
     control_port: Annotated[
         int | None,
         typer.Option(min=1, max=65535, metavar="N", help="Port on 127.0.0.1 for readings and injected faults."),
     ] = None,
-    speed: Annotated[float, typer.Option(min=0.001, metavar="F", help="So many times faster than real.")] = 1.0,
+    speed: Annotated[
+        float, typer.Option(min=0.001, max=1000, metavar="F", help="So many times faster than real.")
+    ] = 1.0,
     load_speed: Annotated[
-        float | None, typer.Option(min=0.001, metavar="F", help="The same for loading only; else as --speed.")
+        float | None,
+        typer.Option(min=0.001, max=1_000_000, metavar="F", help="The same for loading only; else as --speed."),
     ] = None,
     warm: Annotated[bool, typer.Option("--warm", metavar="", help="Without the slow minute after a start.")] = False,
-    seed: Annotated[int, typer.Option(metavar="N", help="Fixes noise, ids and chances.")] = 0,
-    card: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="GPU memory shared with other simulated engines.")
+    seed: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Fixes noise, ids and chances of each start by number; else drawn, and told."),
     ] = None,
+    card: Annotated[Path | None, typer.Option(metavar="FOLDER", help=_CARD_HELP)] = None,
     sigterm: Annotated[
         str, typer.Option(metavar="ENDING", help="What SIGTERM does to open answers: abort, error, hang or race.")
     ] = "race",
@@ -46,9 +66,8 @@ def simulate_engine(
     There is no GPU and no model: the text is invented, the times are computed. A --host or --port among the arguments
     for vllm serve wins, so that a script that starts vLLM starts this as well.
     """
-    from gateway.simulator import library, main
+    from gateway.simulator import library
     from gateway.simulator.launch import Launch, SigtermEnding
-    from gateway.simulator.spec import read_address
 
     with failures(as_json=False):
         if preset not in library.names():
@@ -56,30 +75,53 @@ def simulate_engine(
         if sigterm not in list(SigtermEnding):
             raise _wrong(f"no ending {sigterm!r}", "unknown_ending", hint=f"one of {', '.join(SigtermEnding)}")
         given = tuple(arguments or ())
-        try:
-            host, port = read_address(given, host=host, port=port)
-        except ValueError as error:
-            raise _wrong(str(error), "bad_argument") from error
+        host, port, uds = _place(given, host=host, port=port, control_port=control_port)
         launch = Launch(
             preset=library.load(preset),
-            card=card or Path(tempfile.gettempdir()) / f"pacekeeper-simulated-card-{os.getuid()}-{port}",
+            card=card or _own_card(port, uds=uds),
+            keeps_card=card is not None,
             host=host,
             port=port,
+            uds=uds,
             arguments=given,
             environment=dict(os.environ),
-            seed=seed,
+            seed=secrets.randbits(32) if seed is None else seed,
             speed=speed,
             load_speed=speed if load_speed is None else load_speed,
             control_port=control_port,
             sigterm=SigtermEnding(sigterm),
             warm=warm,
         )
-        try:
-            raise typer.Exit(main.run(launch))
-        except ValueError as error:
-            raise _wrong(str(error), "bad_argument") from error
-        except OSError as error:
-            raise _wrong(f"cannot listen on port {port}: {error.strerror}", "port_taken") from error
+        raise typer.Exit(_run(launch))
+
+
+def _place(given: tuple[str, ...], *, host: str, port: int, control_port: int | None) -> tuple[str, int, str]:
+    """Return where to listen: host and port, and the socket in the file system that goes before them."""
+    from gateway.simulator.spec import read_address, read_uds
+
+    try:
+        host, port = read_address(given, host=host, port=port)
+    except ValueError as error:
+        raise _wrong(str(error), "bad_argument") from error
+    uds = read_uds(given)
+    if control_port == port and not uds:
+        raise _wrong(f"--control-port {port} is the engine's own port", "bad_argument")
+    return host, port, uds
+
+
+def _run(launch: Launch) -> int:
+    from gateway.simulator import main
+    from gateway.simulator.listening import CannotListen
+    from gateway.simulator.spec import TooManyRanks
+
+    try:
+        return main.run(launch)
+    except TooManyRanks as error:  # vLLM ends with code 1 as well
+        raise CommandFailed(f"ValueError: {error}", exit_code=Exit.FAULT, code="too_many_ranks") from error
+    except ValueError as error:
+        raise _wrong(str(error), "bad_argument") from error
+    except CannotListen as error:
+        raise _wrong(str(error), "port_taken") from error
 
 
 def _wrong(message: str, code: str, *, hint: str = "") -> CommandFailed:

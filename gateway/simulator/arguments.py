@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import msgspec
 from msgspec.structs import replace
 
+from gateway.simulator.human_int import human_int
 from gateway.simulator.kv_cache import BLOCK_TOKENS
 from gateway.simulator.presets import Preset
 
@@ -22,7 +23,7 @@ _SERVE = {
     "--stream-interval": "stream_interval",
 }
 
-
+_HUMAN = frozenset({"--max-model-len", "--max-num-batched-tokens"})  # read as 32k or 32K, too
 _MEMORY_SHARE = 0.9  # of the card: vLLM's default, and what a preset's cache is stated for
 
 
@@ -64,7 +65,8 @@ def configured(preset: Preset, arguments: Sequence[str]) -> Preset:
         if number is not None:
             serve = replace(serve, **{field: number})
     serve = replace(serve, prefix_caching=_prefix_caching(arguments, serve.prefix_caching))
-    longest = _number(arguments, "--max-model-len")
+    is_auto = (find(arguments, "--max-model-len") or "auto").lower() in {"auto", "-1"}
+    longest = None if is_auto else _number(arguments, "--max-model-len")
     if longest is not None:
         model = replace(model, max_model_len=longest)
     ranks = _number(arguments, "--tensor-parallel-size") or _number(arguments, "-tp") or box.gpus
@@ -115,9 +117,13 @@ def _number(arguments: Sequence[str], name: str) -> int | None:
     value = find(arguments, name)
     if value is None:
         return None
-    if not value.isdigit() or int(value) < 1:
+    try:
+        number = human_int(value) if name in _HUMAN else int(value)
+    except ValueError as error:
+        raise BadArgument(f"argument {name}: invalid int value: {value!r}") from error
+    if number < 1:
         raise BadArgument(f"argument {name}: invalid int value: {value!r}")
-    return int(value)
+    return number
 
 
 def _drafts(arguments: Sequence[str]) -> int | None:
@@ -129,6 +135,6 @@ def _drafts(arguments: Sequence[str]) -> int | None:
     except msgspec.MsgspecError as error:
         raise BadArgument(f"argument --speculative-config: invalid value: {value!r}") from error
     drafts = config.get("num_speculative_tokens")
-    if not isinstance(drafts, int) or drafts < 0:
+    if not isinstance(drafts, int) or isinstance(drafts, bool) or drafts < 0:
         raise BadArgument("argument --speculative-config: num_speculative_tokens must be a whole number")
     return drafts

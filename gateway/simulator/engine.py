@@ -36,7 +36,7 @@ class SimEngine:
         self,
         preset: Preset,
         *,
-        seed: int,
+        seed: int | str,
         environment: Mapping[str, str],
         arguments: Arguments[str],
         started_at: float,
@@ -225,6 +225,7 @@ class SimEngine:
         count = 0
         while count < pace.draft_tokens and self._rng.random() < chance:
             count += 1
+        sequence.accepted.append(count)
         tally.drafts += 1
         tally.draft_tokens += pace.draft_tokens
         tally.accepted_tokens += count

@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Final
 
 from gateway.simulator.shapes import quote
 
@@ -82,19 +83,60 @@ def completions_logprobs(texts: Sequence[str], *, offset: int, top: int) -> byte
     )
 
 
-def metrics_json(*, first_token_s: float, generation_s: float, queue_s: float, tokens: int, whole: bool) -> bytes:
-    """Return the per-request ``metrics``: vLLM counts ``first_token_s`` from scheduling, the rate with prefill.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Times:
+    """What per-request metrics are made from: vLLM counts ``first_token_s`` from scheduling."""
 
-    mean_itl = generation / (tokens - 1); tokens_per_second = tokens / (first token + generation).
-    """
-    itl_s = generation_s / (tokens - 1) if tokens > 1 else 0.0
-    span_s = first_token_s + generation_s
-    rate = tokens / span_s if span_s > 0 and math.isfinite(span_s) else 0.0
-    values: dict[str, object] = {
-        "time_to_first_token_ms": first_token_s * 1000,
-        "generation_time_ms": generation_s * 1000,
-        "queue_time_ms": queue_s * 1000,
-        "mean_itl_ms": itl_s * 1000,
-        "tokens_per_second": rate,
-    }
+    first_token_s: float
+    generation_s: float
+    queue_s: float
+    tokens: int
+
+    def told(self) -> dict[str, object]:
+        """Return mean_itl = generation / (tokens - 1); tokens_per_second = tokens / (first token + generation)."""
+        itl_s = self.generation_s / (self.tokens - 1) if self.tokens > 1 else 0.0
+        span_s = self.first_token_s + self.generation_s
+        rate = self.tokens / span_s if span_s > 0 and math.isfinite(span_s) else 0.0
+        return {
+            "time_to_first_token_ms": self.first_token_s * 1000,
+            "generation_time_ms": self.generation_s * 1000,
+            "queue_time_ms": self.queue_s * 1000,
+            "mean_itl_ms": itl_s * 1000,
+            "tokens_per_second": rate,
+        }
+
+
+_NO_TIMES: Final = Times(first_token_s=0.0, generation_s=0.0, queue_s=0.0, tokens=0)
+
+
+def metrics_json(times: Times | None, *, drafting: Mapping[str, object] | None, whole: bool) -> bytes:
+    """Return the per-request ``metrics``; a ``whole`` body has null for what is not told, a stream nothing."""
+    values = times.told() if times is not None else dict.fromkeys(_NO_TIMES.told()) if whole else {}
+    if drafting is not None:
+        told = {name: value for name, value in drafting.items() if whole or value is not None}
+        return quote(values | {"speculative_decoding": told})
     return quote(values | {"speculative_decoding": None} if whole else values)
+
+
+def drafting(accepted: Sequence[int], *, draft_tokens: int, detailed: bool) -> dict[str, object]:
+    """Return what vLLM tells of one sequence's drafts: ``accepted`` of ``draft_tokens`` in each step that had any.
+
+    mean_acceptance_length = 1 + accepted / steps; draft_acceptance_rate = accepted / drafted.
+    """
+    histogram = [0] * (draft_tokens + 1)
+    for count in accepted:
+        histogram[count] += 1
+    steps, kept = len(accepted), sum(accepted)
+    drafted = steps * draft_tokens
+    is_detailed = detailed and steps > 0
+    return {
+        "mean_acceptance_length": 1.0 + kept / steps if steps else 1.0,
+        "draft_acceptance_rate": kept / drafted if drafted else 0.0,
+        "acceptance_histogram": histogram,
+        "num_spec_steps": steps,
+        "num_accepted_draft_tokens": kept,
+        "num_draft_tokens": drafted,
+        "num_spec_tokens": draft_tokens,
+        "per_step_accepted": list(accepted) if is_detailed else None,
+        "per_step_drafted": [draft_tokens] * steps if is_detailed else None,
+    }

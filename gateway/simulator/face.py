@@ -64,6 +64,7 @@ class Face:
         engine: Engine,
         *,
         speed: float = 1.0,
+        draft_tokens: int = 0,
         ids: Ids,
         log: Callable[[str], None] | None = None,
     ) -> None:
@@ -79,6 +80,8 @@ class Face:
             parses_tools=spec.parses_tools,
             request_metrics=spec.request_metrics,
             prompt_details=spec.prompt_details,
+            draft_tokens=draft_tokens,
+            spec_metrics=spec.spec_metrics,
         )
         self._page = Page(spec.model, created=time.time())
         self._date = b""

@@ -75,7 +75,7 @@ def _opening(preset: Preset, spec: ServerSpec) -> Iterator[LoadLine]:
     at_s = load.boot_s
     for text in ("", f"  simulated vLLM   version {spec.version}", f"                   model   {spec.root}", ""):
         yield LoadLine(at_s, Speaker.API, text, "api_utils.py:347")
-    told = f"non-default args: {{'model_tag': '{spec.root}', 'served_model_name': ['{spec.model}']}}"
+    told = f"non-default args: {spec.given}"
     yield LoadLine(at_s, Speaker.API, told, "api_utils.py:286")
     at_s += load.inspect_s
     yield LoadLine(at_s, Speaker.API, "Resolved architecture: SimulatedForCausalLM", "model.py:733")

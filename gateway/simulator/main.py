@@ -5,7 +5,6 @@ Shell: the composition of process, control port and output.  It says first of al
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import os
 import signal
@@ -14,8 +13,10 @@ from typing import TextIO
 
 import uvloop
 
+from gateway.simulator.arguments import configured, with_cache
 from gateway.simulator.control import Control
 from gateway.simulator.launch import Launch
+from gateway.simulator.listening import listen_for_control
 from gateway.simulator.printer import Printer
 from gateway.simulator.process import ServerProcess
 from gateway.simulator.spec import Defaults, ServerSpec, read_spec
@@ -31,7 +32,7 @@ def server_spec(launch: Launch) -> ServerSpec:
         max_model_len=preset.model.max_model_len,
         gpus=preset.box.gpus,
     )
-    return read_spec(launch.arguments, defaults)
+    return read_spec(launch.arguments, defaults, environment=launch.environment)
 
 
 def run(launch: Launch, *, output: TextIO | None = None) -> int:
@@ -39,12 +40,14 @@ def run(launch: Launch, *, output: TextIO | None = None) -> int:
 
     Raises:
         ValueError: for arguments that cannot be read.
+        CannotListen: where a port or the like cannot be had.
     """
     spec = server_spec(launch)
+    with_cache(configured(launch.preset, launch.arguments), launch.arguments, buffer_bytes=0)  # raises before all else
     printer = Printer(output or sys.stdout)
     printer.raw(
         f"*** SIMULATION: no GPU, no model. Preset {launch.preset.name} ({launch.preset.title}); "
-        "the text is invented, the times are computed. ***"
+        f"the text is invented, the times are computed. Seed {launch.seed}. ***"
     )
     code = uvloop.run(_live(launch, spec, printer))
     if code < 0:  # the death by a signal that the process had to survive for a moment
@@ -55,14 +58,21 @@ def run(launch: Launch, *, output: TextIO | None = None) -> int:
 
 async def _live(launch: Launch, spec: ServerSpec, printer: Printer) -> int:
     process = ServerProcess(launch, spec, printer=printer)
+    try:
+        return await _serve(process, launch, printer)
+    finally:
+        if not launch.keeps_card:
+            process.card.discard()
+
+
+async def _serve(process: ServerProcess, launch: Launch, printer: Printer) -> int:
     wrong = [f"{one.drift.kind} {one.drift.magnitude:g}" for one in process.card.host().injections.in_force()]
     if wrong:
-        printer.raw(f"*** SIMULATION: this box is not as new: {', '.join(wrong)}. POST /mend of a control port. ***")
+        printer.simulation(f"this box is not as new: {', '.join(wrong)}. POST /mend of a control port.")
     control = None
     if launch.control_port is not None:
         app = Control(process, launch)
-        loop = asyncio.get_running_loop()
-        control = await loop.create_server(lambda: Connection(app), "127.0.0.1", launch.control_port)
+        control = await listen_for_control(launch.control_port, lambda: Connection(app))
     # A collection would show as a gap in every stream at once.
     gc.freeze()
     try:

@@ -26,13 +26,15 @@ _SINGLE: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class Manners:
-    """What the server's arguments decide about every answer."""
+    """What the server's arguments decide about every answer; ``spec_metrics``: none, summary or detailed."""
 
     stream_interval: int = 1
     parses_reasoning: bool = True
     parses_tools: bool = True
     request_metrics: bool = False
     prompt_details: bool = False
+    draft_tokens: int = 0
+    spec_metrics: str = "none"
 
 
 class Said(msgspec.Struct, frozen=True, gc=False):
@@ -210,17 +212,27 @@ class Reply(ABC):
 
     def _metrics(self, *, whole: bool) -> bytes:
         timing = self.choices[0].timing
-        if not self._manners.request_metrics or self.asked.n != _SINGLE or timing is None:
+        if self.asked.n != _SINGLE or timing is None:
             return b""
+        drafting = self._drafting(timing)
+        if not self._manners.request_metrics:
+            return extras.metrics_json(None, drafting=drafting, whole=whole) if drafting else b""
         if timing.scheduled_at is None or timing.first_token_at is None or timing.last_token_at is None:
             return b""
-        return extras.metrics_json(
+        times = extras.Times(
             first_token_s=timing.first_token_at - timing.scheduled_at,
             generation_s=timing.last_token_at - timing.first_token_at,
             queue_s=timing.scheduled_at - timing.queued_at,
             tokens=self.choices[0].generated,
-            whole=whole,
         )
+        return extras.metrics_json(times, drafting=drafting, whole=whole)
+
+    def _drafting(self, timing: Timing) -> dict[str, object] | None:
+        """What is told of speculation; the Responses API never tells it."""
+        level = self._manners.spec_metrics
+        if level == "none" or not self._manners.draft_tokens or self.identity.form is Form.RESPONSES:
+            return None
+        return extras.drafting(timing.accepted, draft_tokens=self._manners.draft_tokens, detailed=level == "detailed")
 
 
 def is_json(text: str) -> bool:

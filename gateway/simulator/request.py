@@ -60,7 +60,8 @@ class Timing(Struct, frozen=True, kw_only=True):
     """The life of one choice, as instants; ``first_token_at`` is None when nothing came.
 
     ``cached_tokens`` of its prompt were found in the cache, ``extra_prompt_tokens`` were added to it by a shift of
-    context, and ``preemptions`` times it lost its place and was computed again.
+    context, and ``preemptions`` times it lost its place and was computed again.  ``accepted``: how many drafts each
+    step with drafts kept.
     """
 
     queued_at: float
@@ -70,6 +71,7 @@ class Timing(Struct, frozen=True, kw_only=True):
     cached_tokens: int = 0
     extra_prompt_tokens: int = 0
     preemptions: int = 0
+    accepted: tuple[int, ...] = ()
 
 
 class Emission(Struct, frozen=True, gc=False):

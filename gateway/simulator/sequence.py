@@ -18,6 +18,7 @@ class Sequence:
     """Mutable on purpose: it is touched once a token, a hundred thousand times a second."""
 
     __slots__ = (
+        "accepted",
         "cached",
         "choice",
         "context",
@@ -64,6 +65,7 @@ class Sequence:
         self.is_fresh = True  # its next token comes from computing its context, without drafts
         self.logprobs = request.logprobs
         self.made = 0
+        self.accepted: list[int] = []  # drafts that each step with drafts kept
         self.reasoning = 0
         self.pending: list[Token] = []
         self.tooled = False
@@ -117,4 +119,5 @@ class Sequence:
             cached_tokens=self.cached or 0,
             extra_prompt_tokens=self.extra,
             preemptions=self.preemptions,
+            accepted=tuple(self.accepted),
         )

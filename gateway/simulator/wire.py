@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final, Protocol, cast
 
-_HEAD_LIMIT_BYTES: Final = 64 * 1024
-_BODY_LIMIT_BYTES: Final = 64 * 1024 * 1024
+from gateway.simulator.wire_read import RequestReader
+
+_AHEAD_BYTES: Final = 64 * 1024  # of further requests that are taken in while one is answered, and one read more
 _REASONS: Final = {status.value: status.phrase for status in HTTPStatus}
 _STREAM_TYPE: Final = b"content-type: text/event-stream; charset=utf-8\r\n"
 
@@ -53,13 +54,15 @@ class Connection(asyncio.Protocol):
     """One connection; owner of its inbox and its turn. ``answering`` is the application's own mark of who answers."""
 
     __slots__ = (
-        "_app", "_inbox", "_is_busy", "_timer", "_transport", "_wants_close",
+        "_app", "_has_told_to_go_on", "_is_busy", "_is_deaf", "_reader", "_timer", "_transport", "_wants_close",
         "answering", "is_paused", "request",
     )  # fmt: skip
 
     def __init__(self, app: Application) -> None:
         self._app = app
-        self._inbox = b""
+        self._reader = RequestReader()
+        self._has_told_to_go_on = False
+        self._is_deaf = False  # reading is paused
         self._is_busy = False
         self._wants_close = False
         self._timer: asyncio.TimerHandle | None = None
@@ -72,7 +75,7 @@ class Connection(asyncio.Protocol):
     def peer(self) -> str:
         """The client's address, for the access log."""
         name = self._transport.get_extra_info("peername") if self._transport else None
-        return f"{name[0]}:{name[1]}" if name else "-"
+        return f"{name[0]}:{name[1]}" if isinstance(name, tuple) else "-"
 
     @property
     def is_idle(self) -> bool:
@@ -141,8 +144,17 @@ class Connection(asyncio.Protocol):
             self.close()
             return
         self._timer = asyncio.get_running_loop().call_later(self._app.keep_alive_s, self.close)
-        if self._inbox:
+        if len(self._reader) or self._is_deaf:
+            asyncio.get_running_loop().call_soon(self._go_on)  # not from here: thousands may wait, one inside another
+
+    def _go_on(self) -> None:
+        """Take the next request that is there already; read on when few enough wait."""
+        if not self._is_busy and self._transport is not None:
             self._take()
+        is_ready = not self._is_busy or len(self._reader) <= _AHEAD_BYTES
+        if self._is_deaf and is_ready and self._transport is not None:
+            self._is_deaf = False
+            self._transport.resume_reading()
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
@@ -151,77 +163,36 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Bytes came."""
-        self._inbox = self._inbox + data if self._inbox else data
+        self._reader.feed(data)
         if not self._is_busy:
             self._take()
+        if self._is_busy and len(self._reader) > _AHEAD_BYTES and self._transport is not None:
+            self._is_deaf = True
+            self._transport.pause_reading()  # a client that sends ahead without end waits for its answers
 
     def _take(self) -> None:
-        end = self._inbox.find(b"\r\n\r\n")
-        if end < 0:
-            if len(self._inbox) > _HEAD_LIMIT_BYTES:
-                self._malformed()
-            return
         try:
-            method, target, headers = _read_head(self._inbox[:end])
-            body, used = _read_body(self._inbox, end + 4, headers=headers)
+            taken = self._reader.take()
         except ValueError:
             self._malformed()
             return
-        if body is None:
-            if headers.get(b"expect", b"").lower() == b"100-continue" and len(self._inbox) == end + 4:
+        if taken is None:
+            if self._reader.awaits_go_on and not self._has_told_to_go_on:
+                self._has_told_to_go_on = True
                 self.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             return
-        self._inbox = self._inbox[used:]
+        head, body = taken
+        self._has_told_to_go_on = False
         self._stop_timer()
         self._is_busy = True
-        self.request = Request(method=method, path=target.partition("?")[0], headers=headers, body=body)
+        path = head.target.partition("?")[0]
+        self.request = Request(method=head.method, path=path, headers=head.headers, body=body)
         self._app.answer(self, self.request)
 
     def _malformed(self) -> None:
-        self._inbox = b""
+        self._reader.clear()
         self.write(
             b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain; charset=utf-8\r\nconnection: close\r\n"
             b"content-length: 30\r\n\r\nInvalid HTTP request received."
         )
         self.close()
-
-
-def _read_head(head: bytes) -> tuple[str, str, dict[bytes, bytes]]:
-    first, *lines = head.split(b"\r\n")
-    method, target, version = first.decode("latin-1").split(" ")
-    if not version.startswith("HTTP/1."):
-        raise ValueError(version)
-    headers = {}
-    for line in lines:
-        name, colon, value = line.partition(b":")
-        if not colon:
-            raise ValueError("a header line without a colon")
-        headers[name.strip().lower()] = value.strip()
-    return method, target, headers
-
-
-def _read_body(inbox: bytes, start: int, *, headers: Mapping[bytes, bytes]) -> tuple[bytes | None, int]:
-    """Return the body and where it ends, or None while it is incomplete."""
-    if headers.get(b"transfer-encoding", b"").lower() == b"chunked":
-        return _read_chunks(inbox, start)
-    length = int(headers.get(b"content-length", b"0"))
-    if not 0 <= length <= _BODY_LIMIT_BYTES:
-        raise ValueError("body size")
-    end = start + length
-    return (inbox[start:end], end) if len(inbox) >= end else (None, start)
-
-
-def _read_chunks(inbox: bytes, start: int) -> tuple[bytes | None, int]:
-    parts: list[bytes] = []
-    at = start
-    while (line_end := inbox.find(b"\r\n", at)) >= 0:
-        size = int(inbox[at:line_end].partition(b";")[0], 16)
-        if len(inbox) < line_end + 2 + size + 2:
-            return None, start
-        if size == 0:
-            return b"".join(parts), line_end + 4
-        parts.append(inbox[line_end + 2 : line_end + 2 + size])
-        at = line_end + 2 + size + 2
-        if at - start > _BODY_LIMIT_BYTES:
-            raise ValueError("body size")
-    return None, start

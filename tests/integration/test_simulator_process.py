@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from threading import Thread
 
 import pytest
 
@@ -19,6 +23,15 @@ from tests.conformance.targets import SimulatedServer
 def loading() -> Iterator[SimulatedServer]:
     """An engine that takes some seconds to load."""
     server = SimulatedServer(load_speed=40.0)
+    yield server
+    server.kill()
+
+
+@pytest.fixture(scope="module")
+def standing() -> Iterator[SimulatedServer]:
+    """An engine that serves and that nobody ends."""
+    server = SimulatedServer()
+    server.await_ready()
     yield server
     server.kill()
 
@@ -64,3 +77,66 @@ def test_the_control_port_refuses_what_it_does_not_know(serving: SimulatedServer
     assert "error" in serving.control("/nothing")
     assert "error" in serving.control("/drift", {"kind": "nonsense", "magnitude": 1})
     assert serving.control("/sigterm", {"ending": "hang"})["sigterm"] == "hang"
+
+
+@pytest.mark.parametrize(
+    "path, body",
+    [
+        ("/drift", {"kind": "context", "magnitude": 1e308}),
+        ("/drift", {"kind": "slow-ramp", "magnitude": 0.1, "ramp_s": 0}),
+        ("/drift", {"kind": "state-step", "magnitude": -5}),
+        ("/drift", {"kind": "thermal", "magnitude": 0.1, "gpu": 1}),
+        ("/drift", {"kind": "thermal", "magnitude": 0.1, "colour": "red"}),
+        ("/xid", {"code": 0}),
+        ("/xid", {"code": 79, "gpu": 8}),
+        ("/wedge", {"bytes": -1}),
+        ("/wedge", {"bytes": 10**18}),
+        ("/sigterm", {"ending": "hang", "when": "now"}),
+    ],
+)
+def test_the_control_port_says_what_cannot_be_and_nothing_changes(
+    standing: SimulatedServer, path: str, body: dict[str, object]
+) -> None:
+    before = standing.control("/state"), standing.control("/readings")["xids"]
+    assert standing.control(path, body)["error"]
+    assert (standing.control("/state"), standing.control("/readings")["xids"]) == before
+
+
+def test_thousands_of_requests_may_be_sent_ahead_and_all_are_answered(standing: SimulatedServer) -> None:
+    request = b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", standing.port), 20) as client:
+        sender = Thread(target=client.sendall, args=(request * 6000,))
+        sender.start()
+        seen = b""
+        count = 0
+        while count < 6000:
+            data = client.recv(65536)
+            assert data
+            whole = seen + data
+            count += whole.count(b"HTTP/1.1 200")
+            seen = whole[-11:]  # one less than what is counted
+        sender.join(20)
+        assert not sender.is_alive()
+
+
+def test_who_sends_ahead_without_end_is_not_read_while_an_answer_is_open(standing: SimulatedServer) -> None:
+    body = json.dumps({"model": "tiny", "messages": [{"role": "user", "content": "x"}], "stream": True,
+                       "max_tokens": 1900, "ignore_eos": True}).encode()  # fmt: skip
+    head = (
+        b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+    )
+    with socket.create_connection(("127.0.0.1", standing.port), 20) as client:
+        client.sendall(head % len(body) + body)
+        assert client.recv(100)
+        assert sent_ahead(client, most=32_000_000) < 32_000_000  # what the sockets hold is less
+
+
+def sent_ahead(client: socket.socket, *, most: int) -> int:
+    """How much of ``most`` bytes of requests goes out before nobody reads for a while."""
+    client.settimeout(0.3)
+    piece = b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n" * 2000
+    sent = 0
+    with contextlib.suppress(TimeoutError):
+        while sent < most:
+            sent += client.send(piece)
+    return sent

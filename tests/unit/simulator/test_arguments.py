@@ -81,3 +81,11 @@ def test_the_cache_is_what_memory_leaves_or_what_is_said() -> None:
 def test_a_share_of_memory_that_cannot_be_is_an_error(value: str) -> None:
     with pytest.raises(BadArgument, match="--gpu-memory-utilization"):
         cache_tokens("--gpu-memory-utilization", value)
+
+
+def test_context_and_batch_may_be_human_and_the_number_of_drafts_is_no_truth() -> None:
+    assert configured(GIVEN, ["--max-model-len", "32k"]).model.max_model_len == 32_000
+    assert configured(GIVEN, ["--max-num-batched-tokens", "2K"]).serve.batched_tokens == 2048
+    assert configured(GIVEN, ["--max-model-len", "auto"]) == GIVEN
+    with pytest.raises(BadArgument):
+        configured(GIVEN, ["--speculative-config", '{"num_speculative_tokens": true}'])
