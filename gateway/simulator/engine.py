@@ -18,6 +18,7 @@ from gateway.simulator.front_end import FrontEnd
 from gateway.simulator.gpu import GpuHost
 from gateway.simulator.nccl import AllReduce, resolve
 from gateway.simulator.pacer import Pacer
+from gateway.simulator.physics import payload_bytes
 from gateway.simulator.presets import Preset
 from gateway.simulator.request import Counters, Emission, EngineDead, QueueFull, SimRequest
 from gateway.simulator.scheduler import Scheduler
@@ -67,6 +68,7 @@ class SimEngine:
         self._drafts = self.preset.pace.draft_tokens
         self._front_end = FrontEnd(chunks_per_s=self.preset.pace.frontend_chunks_per_s)
         self._tally = Tally()
+        self._may_corrupt = self.allreduce.may_corrupt()
         self.hung = False
         self.dead = False
 
@@ -86,7 +88,7 @@ class SimEngine:
     def _take(self, request: SimRequest, number: int, now: float) -> None:
         pace, effects = self.preset.pace, self.pacer.effects
         share = self.preset.serve.reasoning_share if request.reasoning_share is None else request.reasoning_share
-        garbage = self.allreduce.corrupts or self.pacer.drifts.has(DriftKind.GARBAGE)
+        garbage = self.pacer.drifts.has(DriftKind.GARBAGE)
         made = []
         for choice in range(request.n):
             source = answer(request, self._vocabulary, choice=choice, reasoning_share=share, garbage=garbage)
@@ -249,10 +251,20 @@ class SimEngine:
         if not decoding and not tokens:
             self._rest(at)
             return
+        if self._may_corrupt and self.allreduce.corrupts(
+            payload_bytes(self.preset, decoding * (1 + self._drafts) + tokens)
+        ):
+            self._spoil()
         self._duration_s = waited_s + self.pacer.step_s(
             at, decoding=decoding, context_tokens=scheduler.context_tokens, prompt_tokens=tokens, looks=looks
         )
         self._due = at + self._duration_s
+
+    def _spoil(self) -> None:
+        """The sums of this step are wrong: all that it computes is, and what follows from that."""
+        for sequence in (*self._scheduler.running, *self._scheduler.prefilling):
+            rng = Random(f"spoilt/{sequence.request_id}/{sequence.choice}")  # noqa: S311 - words, no secret
+            sequence.spoil(self._vocabulary.spoilt(sequence.source, rng))
 
     def _schedule(self, at: float) -> tuple[float, int, float]:
         """See to room, queue and prompts: (what all must wait for, prompt tokens of this step, what they look at)."""
