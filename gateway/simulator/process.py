@@ -16,7 +16,8 @@ from random import Random
 from typing import Final
 
 from gateway.aio import Nursery
-from gateway.simulator.card import Card
+from gateway.simulator.arguments import custom_allreduce
+from gateway.simulator.card import Card, worker_pids
 from gateway.simulator.core_child import CoreChild
 from gateway.simulator.engine import SimEngine
 from gateway.simulator.face import Face, Mood
@@ -125,7 +126,8 @@ class ServerProcess:
         steps = milestones(preset)
         url = f"http://{self._launch.host}:{bound.getsockname()[1]}"
         is_core_there = is_joined = False
-        for line in load_lines(preset, self._spec, url=url, api_pid=os.getpid()):
+        custom = custom_allreduce(self._launch.arguments)
+        for line in load_lines(preset, self._spec, url=url, api_pid=os.getpid(), custom=custom):
             await self._until(started_s + line.at_s / self._launch.load_speed)
             if line.at_s >= steps.core_s and not is_core_there:
                 is_core_there = True
@@ -135,10 +137,13 @@ class ServerProcess:
                 is_joined = True
                 if not await self._joins():
                     return
-            self._print.load_line(line, core_pid=self._child.pid or 0)
+            self._print.load_line(line, core_pid=self._child.pid or 0, worker_pids=self._worker_pids(line.speaker))
         self.face = self._make_face()
         self._listener = await self._loop.create_server(self._connection, sock=bound, backlog=_BACKLOG)
         self.phase = Phase.SERVING
+
+    def _worker_pids(self, speaker: Speaker = Speaker.WORKER) -> list[int]:
+        return worker_pids(self.card.folder) if speaker is Speaker.WORKER else []
 
     async def _until(self, at_s: float) -> None:
         await asyncio.sleep(max(0.0, at_s - self._loop.time()))
@@ -160,9 +165,9 @@ class ServerProcess:
     async def _joins(self) -> bool:
         """Whether NCCL comes up: one that hangs hangs for ever, one that fails ends the process with code 1."""
         allreduce = self.engine.allreduce
-        pid = self._child.pid or 0
+        pid = next(iter(self._worker_pids()), self._child.pid or 0)
         for line in info_lines(allreduce, self._launch.environment, host="simulated", pid=pid):
-            self._print.raw(f"({Speaker.CORE} pid={pid}) {line}")
+            self._print.raw(f"({Speaker.WORKER}_TP0 pid={pid}) {line}")
         match allreduce.outcome:
             case Outcome.READY:
                 return True
