@@ -18,7 +18,7 @@ from gateway.cli.exits import CommandFailed, Exit, failures
 
 def simulate_engine(
     *,
-    preset: Annotated[str, typer.Option(metavar="NAME", help="Which deployment to simulate.")],
+    preset: Annotated[str, typer.Option(metavar="NAME|FILE", help="Which deployment to simulate, or a file of one.")],
     port: Annotated[int, typer.Option(min=1, max=65535, metavar="N", help="Where it listens.")] = 8000,
     host: Annotated[str, typer.Option(metavar="ADDRESS", help="On which address.")] = "127.0.0.1",
     control_port: Annotated[
@@ -31,6 +31,10 @@ def simulate_engine(
     ] = None,
     warm: Annotated[bool, typer.Option("--warm", metavar="", help="Without the slow minute after a start.")] = False,
     seed: Annotated[int, typer.Option(metavar="N", help="Fixes noise, ids and chances.")] = 0,
+    noise: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE", help="Change a parameter of the preset's noise; again for more."),
+    ] = None,
     card: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="GPU memory shared with other simulated engines.")
     ] = None,
@@ -51,8 +55,13 @@ def simulate_engine(
     from gateway.simulator.spec import read_address
 
     with failures(as_json=False):
-        if preset not in library.names():
-            raise _wrong(f"no preset {preset!r}", "unknown_preset", hint=f"one of {', '.join(library.names())}")
+        try:
+            simulated = library.with_noise(library.load(preset), noise or ())
+        except KeyError as error:
+            hint = f"one of {', '.join(library.names())}, or a file FILE.yaml"
+            raise _wrong(f"no preset {preset!r}", "unknown_preset", hint=hint) from error
+        except library.BadPreset as error:
+            raise _wrong(str(error), "bad_preset") from error
         if sigterm not in list(SigtermEnding):
             raise _wrong(f"no ending {sigterm!r}", "unknown_ending", hint=f"one of {', '.join(SigtermEnding)}")
         given = tuple(arguments or ())
@@ -61,7 +70,7 @@ def simulate_engine(
         except ValueError as error:
             raise _wrong(str(error), "bad_argument") from error
         launch = Launch(
-            preset=library.load(preset),
+            preset=simulated,
             card=card or Path(tempfile.gettempdir()) / f"pacekeeper-simulated-card-{os.getuid()}-{port}",
             host=host,
             port=port,

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -170,6 +170,7 @@ class SimulatedServer:
         card: str = "",
         preset: str = "qwen3-8b-h200",
         environment: Mapping[str, str] | None = None,
+        options: Sequence[str] = (),
     ) -> None:
         self.port, self.control_port = free_port(), free_port()
         self.key = KEY if KEY in arguments else ""
@@ -182,7 +183,7 @@ class SimulatedServer:
                 [
                     sys.executable, "-c", code, "simulate-engine", "--preset", preset, "--port", str(self.port),
                     "--control-port", str(self.control_port), "--speed", str(speed), "--load-speed", str(load_speed),
-                    "--seed", "1", "--card", self.card, "--sigterm", sigterm, "--", *COMMON, *arguments,
+                    "--seed", "1", "--card", self.card, "--sigterm", sigterm, *options, "--", *COMMON, *arguments,
                 ],
                 stdout=log,
                 stderr=subprocess.STDOUT,
