@@ -28,12 +28,12 @@ def test_a_preset_may_be_in_a_file(tmp_path: Path) -> None:
 def test_a_file_that_is_no_preset_is_refused_with_its_name(text: str, tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text(text, encoding="utf-8")
-    with pytest.raises(BadPreset, match="mine.yaml"):
+    with pytest.raises(BadPreset, match=r"mine\.yaml"):
         library.load(str(path))
 
 
 def test_a_file_or_name_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadPreset, match="none.yaml"):
+    with pytest.raises(BadPreset, match=r"none\.yaml"):
         library.load(str(tmp_path / "none.yaml"))
     with pytest.raises(KeyError):
         library.load("none")
