@@ -7,13 +7,23 @@ Must stay apart from what the gateway runs: a simulation is started by this comm
 from __future__ import annotations
 
 import os
+import secrets
 import tempfile
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from gateway.cli.exits import CommandFailed, Exit, failures
+
+_OWN_CARD: Final = "pacekeeper-simulated-card"
+_CARD_HELP: Final = (
+    f"GPU memory shared with other simulated engines; else $TMPDIR/{_OWN_CARD}-UID-PORT, removed at the end."
+)
+
+
+def _own_card(port: int) -> Path:
+    return Path(tempfile.gettempdir()) / f"{_OWN_CARD}-{os.getuid()}-{port}"
 
 
 def simulate_engine(
@@ -30,14 +40,15 @@ def simulate_engine(
         float | None, typer.Option(min=0.001, metavar="F", help="The same for loading only; else as --speed.")
     ] = None,
     warm: Annotated[bool, typer.Option("--warm", metavar="", help="Without the slow minute after a start.")] = False,
-    seed: Annotated[int, typer.Option(metavar="N", help="Fixes noise, ids and chances.")] = 0,
+    seed: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Fixes noise, ids and chances of each start by number; else drawn, and told."),
+    ] = None,
     noise: Annotated[
         list[str] | None,
         typer.Option(metavar="KEY=VALUE", help="Change a parameter of the preset's noise; again for more."),
     ] = None,
-    card: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="GPU memory shared with other simulated engines.")
-    ] = None,
+    card: Annotated[Path | None, typer.Option(metavar="FOLDER", help=_CARD_HELP)] = None,
     sigterm: Annotated[
         str, typer.Option(metavar="ENDING", help="What SIGTERM does to open answers: abort, error, hang or race.")
     ] = "race",
@@ -71,12 +82,13 @@ def simulate_engine(
             raise _wrong(str(error), "bad_argument") from error
         launch = Launch(
             preset=simulated,
-            card=card or Path(tempfile.gettempdir()) / f"pacekeeper-simulated-card-{os.getuid()}-{port}",
+            card=card or _own_card(port),
+            keeps_card=card is not None,
             host=host,
             port=port,
             arguments=given,
             environment=dict(os.environ),
-            seed=seed,
+            seed=secrets.randbits(32) if seed is None else seed,
             speed=speed,
             load_speed=speed if load_speed is None else load_speed,
             control_port=control_port,

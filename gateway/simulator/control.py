@@ -27,16 +27,16 @@ _JSON: Final = b"application/json"
 _LONG_PREFILL_TOKENS: Final = 1024  # so many still to compute keep a card busy for tens of milliseconds
 
 
-class _Ending(msgspec.Struct, frozen=True):
+class _Ending(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ending: SigtermEnding
 
 
-class _Xid(msgspec.Struct, frozen=True):
+class _Xid(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     code: int
     gpu: int = 0
 
 
-class _Wedge(msgspec.Struct, frozen=True):
+class _Wedge(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     bytes: int
     gpu: int = 0
 
@@ -65,14 +65,18 @@ class Control:
         """Answers are small."""
 
     def answer(self, connection: Connection, request: Request) -> None:
-        """Answer at once."""
+        """Answer at once: 400 in words for what cannot be, 500 for what failed here."""
+        status, body = self._told(request)
+        connection.respond(status, quote(body), content_type=_JSON, extra=b"")
+
+    def _told(self, request: Request) -> tuple[int, dict[str, object]]:
         try:
             body = self._body(request)
-        except msgspec.MsgspecError as error:
-            connection.respond(400, quote({"error": str(error)}), content_type=_JSON, extra=b"")
-            return
-        status = 404 if body is None else 200
-        connection.respond(status, quote(body or {"error": "no such path"}), content_type=_JSON, extra=b"")
+        except ValueError as error:  # msgspec's are as well
+            return 400, {"error": str(error)}
+        except Exception as error:  # noqa: BLE001 - the root of what a client causes: it is told, and the engine lives on
+            return 500, {"error": repr(error)}
+        return (404, {"error": "no such path"}) if body is None else (200, body)
 
     def _body(self, request: Request) -> dict[str, object] | None:
         match (request.method, request.path):

@@ -6,6 +6,7 @@ Shell.  Owner of the child.  The child outlives a parent that is killed; one tha
 from __future__ import annotations
 
 import asyncio
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -45,6 +46,11 @@ class CoreChild:
         if not self._is_wanted_dead:
             self._on_death()
 
+    def heed(self) -> None:
+        """Have it die of SIGTERM from now on: while loading it ignores that."""
+        if self._process is not None and self._process.returncode is None:
+            self._process.send_signal(signal.SIGUSR2)
+
     def crash(self) -> None:
         """Kill it as a crash would: its death will be heard of."""
         self._kill()
@@ -53,7 +59,7 @@ class CoreChild:
         """End it, with the Workers that it has, and wait for its end; nothing where it never was."""
         self._is_wanted_dead = True
         if self._process is not None and self._process.returncode is None:
-            self._process.terminate()
+            self._process.send_signal(signal.SIGUSR1)  # heard while SIGTERM is ignored, too
         if self._watch is not None:
             await self._watch
 

@@ -3,7 +3,8 @@
 Started as a script, with nothing of the package (it must start in a few milliseconds): ``core_process.py CARD GPUS
 BYTES``.  One GPU is held by EngineCore itself, several by a Worker each, as real ones do; who holds has a file with its
 pid in the folder CARD, until it is killed.  EngineCore does not look after its parent: that is the point.  A Worker
-ends some seconds after EngineCore's death, and EngineCore soon after a Worker's.
+ends some seconds after EngineCore's death, and EngineCore soon after a Worker's.  All of them ignore SIGTERM until
+SIGUSR2 tells that the server serves; SIGUSR1 always ends them.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Callable
+from types import FrameType
 
 _SET_NAME = 15  # prctl's PR_SET_NAME
 # Recorded: a Worker ended 3.1 s after EngineCore was killed, EngineCore 0.4 s after a Worker was.
@@ -23,6 +26,8 @@ _CORE_NOTICES_S = 0.4
 
 def main() -> None:
     """Hold memory until the end."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGUSR2, lambda *_: heed(signal.SIG_DFL))
     card, count, held_bytes = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     os.makedirs(card, exist_ok=True)  # noqa: PTH103 - pathlib costs a third of the start
     call_myself("VLLM::EngineCore")
@@ -36,8 +41,13 @@ def main() -> None:
     watch(card, count, held_bytes)
 
 
+def heed(act: Callable[[int, FrameType | None], None] | signal.Handlers) -> None:
+    """Let SIGTERM do that from now on."""
+    signal.signal(signal.SIGTERM, act)
+
+
 def watch(card: str, count: int, held_bytes: int) -> None:
-    """Start a Worker for each GPU and live with them: SIGTERM ends all, and so does the death of one."""
+    """Start a Worker for each GPU and live with them: SIGUSR1 ends all, and so does the death of one."""
     alive_read, alive_write = os.pipe()
     held_read, held_write = os.pipe()
     workers = []
@@ -60,7 +70,13 @@ def watch(card: str, count: int, held_bytes: int) -> None:
                 continue  # it was gone already
         os._exit(0)
 
-    signal.signal(signal.SIGTERM, end)
+    def serve(_number: int, _frame: object) -> None:
+        heed(end)
+        for pid in workers:
+            os.kill(pid, signal.SIGUSR2)
+
+    signal.signal(signal.SIGUSR1, end)
+    signal.signal(signal.SIGUSR2, serve)
     for _ in workers:
         os.read(held_read, 1)
     os.write(sys.stdout.fileno(), b"held\n")

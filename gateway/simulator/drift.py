@@ -9,10 +9,12 @@ belongs to the box is there for every engine on it, and for the next start.  Mus
 from __future__ import annotations
 
 from enum import StrEnum
+from math import isfinite
 
 from msgspec import Struct
 
 _RAMP_S = 3600.0
+_LEAST, _MOST = -0.9, 10.0  # of a magnitude: a step ten times faster, eleven times slower
 
 
 class DriftKind(StrEnum):
@@ -65,14 +67,15 @@ OF_THE_PROCESS = frozenset(
 """What a restart cures; everything else is the box's, or its clients'."""
 
 
-class Drift(Struct, frozen=True, kw_only=True):
+class Drift(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One injection.  ``gpu`` None means all; one slow GPU slows the engine as much as all.
 
     ``slow-gpu`` and ``ecc`` are of one GPU: None is the first.  For ``acceptance`` the magnitude is the part of the
     acceptance that is lost; for ``foreign-traffic`` so many streams run as slow a single one by at least the
-    magnitude; faults and traits take any magnitude above 0.  ``ramp_s`` is the time that a slow ramp takes to its
-    full magnitude.  ``readable`` False leaves the effect and takes the signs away.  Only a state of the process can
-    be a gain: ValueError for any other magnitude below 0.
+    magnitude; faults and traits take any magnitude above 0, and none goes beyond 10.  ``ramp_s`` is the time that a
+    slow ramp takes to its full magnitude.  ``readable`` False leaves the effect and takes the signs away.  Only a
+    state of the process can be a gain, of 0.9 at most: ValueError for any other magnitude below 0, and for what is
+    no magnitude, time or GPU.
     """
 
     kind: DriftKind
@@ -84,6 +87,12 @@ class Drift(Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if self.magnitude < 0 and self.kind not in {DriftKind.STATE_STEP, DriftKind.PROCESS_STATE}:
             raise ValueError(f"{self.kind} cannot have a magnitude below 0")
+        if not _LEAST <= self.magnitude <= _MOST:  # false for what is no number as well
+            raise ValueError(f"a magnitude must be from {_LEAST:g} to {_MOST:g}, not {self.magnitude:g}")
+        if not (isfinite(self.ramp_s) and self.ramp_s > 0):
+            raise ValueError(f"ramp_s must be above 0, not {self.ramp_s:g}")
+        if self.gpu is not None and self.gpu < 0:
+            raise ValueError(f"there is no GPU {self.gpu}")
 
 
 class InForce(Struct, frozen=True):

@@ -35,6 +35,13 @@ class Drifts:
         """Whether an injection of this kind is in force."""
         return self.own.has(kind) or self.box.has(kind)
 
+    def check(self, drift: Drift) -> None:
+        """Raise ValueError for an injection whose effect on this engine cannot be told."""
+        try:
+            with_effect(self.effects(0.0), drift, age_s=drift.ramp_s, step=self._step)
+        except ArithmeticError as error:
+            raise ValueError(f"{drift.kind} {drift.magnitude:g} has no effect that could be computed") from error
+
     def effects(self, now: float) -> Effects:
         """All injections together; factors multiply."""
         effects = Effects()

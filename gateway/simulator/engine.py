@@ -37,7 +37,7 @@ class SimEngine:
         self,
         preset: Preset,
         *,
-        seed: int,
+        seed: int | str,
         environment: Mapping[str, str],
         arguments: Arguments[str],
         started_at: float,

@@ -66,7 +66,11 @@ class GpuHost:
     # --- what is wrong --------------------------------------------------------------------------
 
     def inject(self, drift: Drift, now: float) -> None:
-        """Switch an injection of the box on, or with magnitude 0 off; a row that is remapped is told as Xid 63."""
+        """Switch an injection of the box on, or with magnitude 0 off; a row that is remapped is told as Xid 63.
+
+        ValueError for a GPU that the box has not, here and in ``xid`` and ``wedge``.
+        """
+        self.check_gpu(drift.gpu)
         self.injections.put(drift, now)
         if drift.kind is DriftKind.ECC and drift.magnitude and drift.readable:
             self.xid(_REMAP_XID, gpu=drift.gpu or 0, now=now)
@@ -82,12 +86,23 @@ class GpuHost:
         )
 
     def xid(self, code: int, *, gpu: int, now: float) -> None:
-        """The driver reports an error."""
+        """The driver reports an error; its codes begin at 1."""
+        self.check_gpu(gpu)
+        if code < 1:
+            raise ValueError(f"an Xid's code must be above 0, not {code}")
         self.xids.append(XidEvent(at=now, gpu=gpu, code=code))
 
     def wedge(self, gpu: int, bytes_held: int) -> None:
         """Memory that no process holds any more: only a reset frees it.  0 bytes takes it back."""
+        self.check_gpu(gpu)
+        if not 0 <= bytes_held <= self._box.memory_bytes:
+            raise ValueError(f"a GPU here has 0 to {self._box.memory_bytes} bytes to wedge, not {bytes_held}")
         self._wedged[gpu] = bytes_held
+
+    def check_gpu(self, gpu: int | None) -> None:
+        """Raise ValueError for the number of a GPU that the box has not; None is all of them."""
+        if gpu is not None and not 0 <= gpu < self._box.gpus:
+            raise ValueError(f"there is no GPU {gpu}: this box has 0 to {self._box.gpus - 1}")
 
     def record(self) -> BoxRecord:
         """What the next start must find."""

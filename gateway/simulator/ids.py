@@ -11,7 +11,7 @@ from random import Random
 class Ids:
     """Owner of the generator."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: str) -> None:
         self._random = Random(f"ids/{seed}")  # noqa: S311 - names, no secrets
 
     def hexes(self, digits: int) -> str:

@@ -32,7 +32,12 @@ class Injector:
         self.driver: Driver | None = None
 
     def inject(self, drift: Drift) -> None:
-        """Put an injection in force, or out of it; a crash takes EngineCore down as well."""
+        """Put an injection in force, or out of it; a crash takes EngineCore down as well.
+
+        ValueError, with nothing changed, for what this box or this engine cannot have.
+        """
+        self._card.host().check_gpu(drift.gpu)
+        self._engine.pacer.drifts.check(drift)
         if drift.kind in OF_THE_PROCESS:
             self._engine.inject(drift, self._now())
             self._wake()

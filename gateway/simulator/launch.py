@@ -27,6 +27,7 @@ class SigtermEnding(StrEnum):
 class Launch:
     """``speed`` compresses the engine's time, ``load_speed`` that of loading; ``card`` is the folder of GPU memory.
 
+    ``keeps_card`` False removes the folder at the end, if nobody holds anything and nothing is wrong there.
     ``warm``: the engine begins to serve without the slow first minute of a start.
     """
 
@@ -42,6 +43,11 @@ class Launch:
     control_port: int | None = None
     sigterm: SigtermEnding = SigtermEnding.RACE
     warm: bool = False
+    keeps_card: bool = True
+
+    def seed_of(self, start: int) -> str:
+        """The seed of start number ``start`` on this card: no two starts, and no two engines, have the same chances."""
+        return f"{self.seed}/{self.host}/{self.port}/{start}"
 
     @property
     def served_since(self) -> float:

@@ -44,7 +44,7 @@ def run(launch: Launch, *, output: TextIO | None = None) -> int:
     printer = Printer(output or sys.stdout)
     printer.raw(
         f"*** SIMULATION: no GPU, no model. Preset {launch.preset.name} ({launch.preset.title}); "
-        "the text is invented, the times are computed. ***"
+        f"the text is invented, the times are computed. Seed {launch.seed}. ***"
     )
     code = uvloop.run(_live(launch, spec, printer))
     if code < 0:  # the death by a signal that the process had to survive for a moment
@@ -57,12 +57,15 @@ async def _live(launch: Launch, spec: ServerSpec, printer: Printer) -> int:
     process = ServerProcess(launch, spec, printer=printer)
     wrong = [f"{one.drift.kind} {one.drift.magnitude:g}" for one in process.card.host().injections.in_force()]
     if wrong:
-        printer.raw(f"*** SIMULATION: this box is not as new: {', '.join(wrong)}. POST /mend of a control port. ***")
+        printer.simulation(f"this box is not as new: {', '.join(wrong)}. POST /mend of a control port.")
     control = None
     if launch.control_port is not None:
         app = Control(process, launch)
         loop = asyncio.get_running_loop()
-        control = await loop.create_server(lambda: Connection(app), "127.0.0.1", launch.control_port)
+        try:
+            control = await loop.create_server(lambda: Connection(app), "127.0.0.1", launch.control_port)
+        except OSError as error:
+            raise ValueError(f"cannot listen on control port {launch.control_port}: {error.strerror}") from error
     # A collection would show as a gap in every stream at once.
     gc.freeze()
     try:
@@ -70,3 +73,5 @@ async def _live(launch: Launch, spec: ServerSpec, printer: Printer) -> int:
     finally:
         if control is not None:
             control.close()
+        if not launch.keeps_card:
+            process.card.discard()

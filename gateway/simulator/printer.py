@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
+from io import TextIOWrapper
 from typing import TextIO
 
 from gateway.simulator.loadlog import LoadLine, Speaker
@@ -17,6 +18,9 @@ class Printer:
     """Owner of the output."""
 
     def __init__(self, output: TextIO) -> None:
+        if isinstance(output, TextIOWrapper):
+            # Bars and names are not ASCII, whatever the locale says: a log that cannot be written would end a start.
+            output.reconfigure(encoding="utf-8", errors="backslashreplace")
         self._output = output
         self._in_bar = False
 
@@ -40,6 +44,10 @@ class Printer:
         """Print ``text`` as ``speaker`` (this process where no ``pid`` is given)."""
         stamp = time.strftime("%m-%d %H:%M:%S")
         self.raw(f"({speaker} pid={pid or os.getpid()}) {level} {stamp} [{source}] {text}")
+
+    def simulation(self, text: str) -> None:
+        """Print what a real engine would not: that it is none, and what is so."""
+        self.raw(f"*** SIMULATION: {text} ***")
 
     def raw(self, text: str) -> None:
         """Print a line as it is."""

@@ -19,15 +19,13 @@ from gateway.aio import Nursery
 from gateway.simulator.arguments import custom_allreduce
 from gateway.simulator.card import Card, worker_pids
 from gateway.simulator.core_child import CoreChild
+from gateway.simulator.core_start import CoreStart, StartFailed
 from gateway.simulator.engine import SimEngine
 from gateway.simulator.face import Face, Mood
 from gateway.simulator.ids import Ids
 from gateway.simulator.injector import Injector
 from gateway.simulator.launch import Launch, SigtermEnding
-from gateway.simulator.loading import needed_bytes, plan_start
 from gateway.simulator.loadlog import Speaker, load_lines, milestones
-from gateway.simulator.nccl import Outcome
-from gateway.simulator.nccl_log import info_lines
 from gateway.simulator.printer import Printer
 from gateway.simulator.spec import ServerSpec
 from gateway.simulator.wire import Connection
@@ -65,21 +63,22 @@ class ServerProcess:
         self._ended: asyncio.Future[int] = self._loop.create_future()
         self._nursery = Nursery(self._task_failed)
         self._child = CoreChild(self._core_died)
-        self.card = Card(launch.card, launch.preset.box)
+        self.card = Card(launch.card, launch.preset.box, say=self._print.simulation)
         self._listener: asyncio.Server | None = None
-        self._random = Random(f"process/{launch.seed}")  # noqa: S311 - a simulation, no secret
+        self._seed = launch.seed_of(self.card.count_start())
+        self._random = Random(f"process/{self._seed}")  # noqa: S311 - a simulation, no secret
         self.sigterm = launch.sigterm
         self.phase = Phase.LOADING
         self.engine = SimEngine(
             launch.preset,
-            seed=launch.seed,
+            seed=self._seed,
             environment=launch.environment,
             arguments=launch.arguments,
             started_at=launch.served_since,
             host=self.card.host(),
         )
         self.injector = Injector(self.card, self.engine, crash=self._child.crash)
-        self.is_stuck = False  # in the first all-reduce, which never ends
+        self._start = CoreStart(launch, spec, card=self.card, engine=self.engine, child=self._child)
         self.face: Face | None = None
 
     @property
@@ -87,12 +86,17 @@ class ServerProcess:
         """The process id of EngineCore."""
         return self._child.pid
 
+    @property
+    def is_stuck(self) -> bool:
+        """Whether the start hangs in NCCL."""
+        return self._start.is_stuck
+
     async def run(self) -> int:
         """Live to the end; return the exit code."""
         for number, act in ((signal.SIGTERM, self._terminated), (signal.SIGINT, self._interrupted)):
             self._loop.add_signal_handler(number, act)
         bound = self._bind()
-        self._nursery.spawn(self._load(bound), name="load")
+        self._nursery.spawn(self._begin(bound), name="load")
         self._nursery.spawn(self.injector.follow(), name="box")
         try:
             return await self._ended
@@ -111,14 +115,24 @@ class ServerProcess:
         return bound
 
     def _task_failed(self, name: str, error: BaseException) -> None:
-        self._print.line(Speaker.API, f"{name} failed: {error!r}", source="process.py:1", level="ERROR")
-        self._end(1)
+        try:
+            self._print.line(Speaker.API, f"{name} failed: {error!r}", source="process.py:1", level="ERROR")
+        finally:  # also when nothing can be printed
+            self._end(1)
 
     def _end(self, code: int) -> None:
         if not self._ended.done():
             self._ended.set_result(code)
 
     # -- loading ----------------------------------------------------------------------------------
+
+    async def _begin(self, bound: socket.socket) -> None:
+        try:
+            await self._load(bound)
+        except StartFailed as failed:
+            self._print.line(Speaker.CORE, str(failed), source="core.py:1210", level="ERROR", pid=self._child.pid)
+            self._print.line(Speaker.API, _CORE_FAILED, source="utils.py:1", level="ERROR")
+            self._end(1)
 
     async def _load(self, bound: socket.socket) -> None:
         started_s = self._loop.time()
@@ -131,62 +145,25 @@ class ServerProcess:
             await self._until(started_s + line.at_s / self._launch.load_speed)
             if line.at_s >= steps.core_s and not is_core_there:
                 is_core_there = True
-                if not await self._start_core():
-                    return
+                await self._start.begin()
             if line.at_s >= steps.weights_from_s and not is_joined:
                 is_joined = True
-                if not await self._joins():
-                    return
+                await self._start.join(self._print)
             self._print.load_line(line, core_pid=self._child.pid or 0, worker_pids=self._worker_pids(line.speaker))
         self.face = self._make_face()
         self._listener = await self._loop.create_server(self._connection, sock=bound, backlog=_BACKLOG)
         self.phase = Phase.SERVING
+        self._child.heed()
 
-    def _worker_pids(self, speaker: Speaker = Speaker.WORKER) -> list[int]:
+    def _worker_pids(self, speaker: Speaker) -> list[int]:
         return worker_pids(self.card.folder) if speaker is Speaker.WORKER else []
 
     async def _until(self, at_s: float) -> None:
         await asyncio.sleep(max(0.0, at_s - self._loop.time()))
 
-    async def _start_core(self) -> bool:
-        """Start EngineCore if the cards have room; else end as vLLM does, with code 1."""
-        gpus = min(self._launch.preset.box.gpus, self._spec.tensor_parallel)
-        host = self.card.host()
-        free = min(host.free_bytes(gpu) for gpu in range(gpus))
-        wanted = needed_bytes(self._launch.preset, utilisation=self._spec.memory_share)
-        share = self._spec.memory_share
-        plan = plan_start(self._launch.preset, self.engine.allreduce, free_bytes=free, utilisation=share)
-        if free < wanted and plan.exit_code is not None:
-            self._fail(f"ValueError: {plan.reason}", plan.exit_code)
-            return False
-        await self._child.start(self.card.folder, gpus=gpus, bytes_each=wanted)
-        return True
-
-    async def _joins(self) -> bool:
-        """Whether NCCL comes up: one that hangs hangs for ever, one that fails ends the process with code 1."""
-        allreduce = self.engine.allreduce
-        pid = next(iter(self._worker_pids()), self._child.pid or 0)
-        for line in info_lines(allreduce, self._launch.environment, host="simulated", pid=pid):
-            self._print.raw(f"({Speaker.WORKER}_TP0 pid={pid}) {line}")
-        match allreduce.outcome:
-            case Outcome.READY:
-                return True
-            case Outcome.HANGS:
-                self.is_stuck = True
-                await self._loop.create_future()
-                return False
-            case Outcome.FAILS:
-                self._fail(f"RuntimeError: NCCL error: {allreduce.reason}", 1)
-                return False
-
-    def _fail(self, text: str, code: int) -> None:
-        self._print.line(Speaker.CORE, text, source="core.py:1210", level="ERROR", pid=self._child.pid)
-        self._print.line(Speaker.API, _CORE_FAILED, source="utils.py:1", level="ERROR")
-        self._end(code)
-
     def _make_face(self) -> Face:
         launch = self._launch
-        face = Face(self._spec, self.engine, speed=launch.speed, ids=Ids(launch.seed), log=self._print.raw)
+        face = Face(self._spec, self.engine, speed=launch.speed, ids=Ids(self._seed), log=self._print.raw)
         face.desk.driver.on_dead = self._child.crash
         self.injector.driver = face.desk.driver
         return face

@@ -22,7 +22,7 @@ _REASON_BITS = (0x1, 0x4, 0x8, 0x20, 0x40, 0x80)
 _GHOST = GpuProcess(pid=4_194_304 + 4711, name="[Not Found]", bytes_held=0)  # a pid that Linux does not give out
 
 
-class ReadingNoise(Struct, frozen=True, kw_only=True):
+class ReadingNoise(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Chances of a single reading: to be missing, to be an earlier one, to be wrong.  ValueError beyond 0 to 1."""
 
     missing: float = 0.0

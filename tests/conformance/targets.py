@@ -9,11 +9,13 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
 import tempfile
 import time
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -170,11 +172,14 @@ class SimulatedServer:
         card: str = "",
         preset: str = "qwen3-8b-h200",
         environment: Mapping[str, str] | None = None,
+        seed: int | None = 1,
         options: Sequence[str] = (),
     ) -> None:
         self.port, self.control_port = free_port(), free_port()
         self.key = KEY if KEY in arguments else ""
         folder = tempfile.mkdtemp(prefix="pacekeeper-simulated-")
+        # Not in kill(): a card is used after its first engine's end, and a log read.
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         self.card = card or f"{folder}/card"
         code = "from gateway.cli.main import main; main()"
         self.log = Path(folder) / "log"
@@ -183,7 +188,8 @@ class SimulatedServer:
                 [
                     sys.executable, "-c", code, "simulate-engine", "--preset", preset, "--port", str(self.port),
                     "--control-port", str(self.control_port), "--speed", str(speed), "--load-speed", str(load_speed),
-                    "--seed", "1", "--card", self.card, "--sigterm", sigterm, *options, "--", *COMMON, *arguments,
+                    *(() if seed is None else ("--seed", str(seed))), "--card", self.card, "--sigterm", sigterm,
+                    *options, "--", *COMMON, *arguments,
                 ],
                 stdout=log,
                 stderr=subprocess.STDOUT,

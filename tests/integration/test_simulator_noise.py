@@ -27,7 +27,7 @@ def generation_ms(server: SimulatedServer, *, tokens: int = TOKENS, n: int = 1) 
 
 def paces(*options: str, seed: int, loads: bool = False) -> tuple[float, float]:
     """Generation times of one start, the second after a load when there is one."""
-    server = SimulatedServer("--enable-per-request-metrics", options=(*CALM, *options, "--seed", str(seed)))
+    server = SimulatedServer("--enable-per-request-metrics", options=(*CALM, *options), seed=seed)
     try:
         server.await_ready()
         before = generation_ms(server)

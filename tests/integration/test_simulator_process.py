@@ -23,6 +23,15 @@ def loading() -> Iterator[SimulatedServer]:
     server.kill()
 
 
+@pytest.fixture(scope="module")
+def standing() -> Iterator[SimulatedServer]:
+    """An engine that serves and that nobody ends."""
+    server = SimulatedServer()
+    server.await_ready()
+    yield server
+    server.kill()
+
+
 @pytest.fixture
 def serving() -> Iterator[SimulatedServer]:
     server = SimulatedServer()
@@ -64,3 +73,26 @@ def test_the_control_port_refuses_what_it_does_not_know(serving: SimulatedServer
     assert "error" in serving.control("/nothing")
     assert "error" in serving.control("/drift", {"kind": "nonsense", "magnitude": 1})
     assert serving.control("/sigterm", {"ending": "hang"})["sigterm"] == "hang"
+
+
+@pytest.mark.parametrize(
+    "path, body",
+    [
+        ("/drift", {"kind": "context", "magnitude": 1e308}),
+        ("/drift", {"kind": "slow-ramp", "magnitude": 0.1, "ramp_s": 0}),
+        ("/drift", {"kind": "state-step", "magnitude": -5}),
+        ("/drift", {"kind": "thermal", "magnitude": 0.1, "gpu": 1}),
+        ("/drift", {"kind": "thermal", "magnitude": 0.1, "colour": "red"}),
+        ("/xid", {"code": 0}),
+        ("/xid", {"code": 79, "gpu": 8}),
+        ("/wedge", {"bytes": -1}),
+        ("/wedge", {"bytes": 10**18}),
+        ("/sigterm", {"ending": "hang", "when": "now"}),
+    ],
+)
+def test_the_control_port_says_what_cannot_be_and_nothing_changes(
+    standing: SimulatedServer, path: str, body: dict[str, object]
+) -> None:
+    before = standing.control("/state"), standing.control("/readings")["xids"]
+    assert standing.control(path, body)["error"]
+    assert (standing.control("/state"), standing.control("/readings")["xids"]) == before

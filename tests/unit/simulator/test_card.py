@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -71,7 +73,7 @@ def held(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
     assert process.stdout is not None
     assert process.stdout.readline() == b"held\n"
     yield process
-    process.terminate()
+    process.send_signal(signal.SIGUSR1)
     process.wait(10)
     process.stdout.close()
 
@@ -86,6 +88,32 @@ def test_living_processes_hold_what_their_files_say(tmp_path: Path, held: subpro
     assert held.pid not in {one.pid for one in told}
     host = Card(tmp_path, BOX).host()
     assert host.free_bytes(2) - host.free_bytes(0) == 1000
-    held.terminate()
+    held.send_signal(signal.SIGUSR1)
     held.wait(10)
     assert holders(tmp_path) == []
+
+
+def test_what_a_record_has_that_cannot_be_is_dropped_with_a_line_each_and_the_rest_stays(tmp_path: Path) -> None:
+    record = {
+        "in_force": [
+            {"drift": {"kind": "thermal", "magnitude": 1e300}, "since": 1.0},
+            {"drift": {"kind": "crash", "magnitude": 1}, "since": 1.0},
+            {"drift": {"kind": "thermal", "magnitude": 0.1, "gpu": 99}, "since": 1.0},
+            {"drift": {"kind": "steal", "magnitude": 0.1}, "since": 1.0},
+            7,
+        ],
+        "wedged": {"0": -5, "1": 1000, "x": 1},
+        "xids": [{"at": 1.0, "gpu": 0, "code": 0}, {"at": 1.0, "gpu": 0, "code": 79}],
+        "noise": {"late": 7},
+    }
+    (tmp_path / "box.json").write_text(json.dumps(record), encoding="utf-8")
+    lines: list[str] = []
+    host = Card(tmp_path, BOX, say=lines.append).host()
+    assert [one.drift.kind for one in host.injections.in_force()] == [DriftKind.STEAL]
+    assert [event.code for event in host.xids] == [79]
+    assert host.record().wedged == {1: 1000}
+    assert host.record().noise == ReadingNoise()
+    assert len(lines) == 8
+    for broken in ("[]", '{"in_force": 5}', "null"):
+        (tmp_path / "box.json").write_text(broken, encoding="utf-8")
+        assert Card(tmp_path, BOX).host().record() == BoxRecord()
