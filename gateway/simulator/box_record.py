@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from gateway.simulator.drift import OF_THE_PROCESS, InForce
 from gateway.simulator.gpu import BoxRecord, GpuHost
@@ -29,7 +30,7 @@ def read_record(data: bytes, box: Box) -> tuple[BoxRecord | None, list[str]]:
         tree = msgspec.json.decode(data, type=dict[str, Any])
     except msgspec.MsgspecError as error:
         return None, [f"the whole record: {error}"]
-    host, in_force, dropped = GpuHost(box), list[InForce](), list[str]()
+    host, in_force, hung_on, dropped = GpuHost(box), list[InForce](), dict[int, int](), list[str]()
 
     def injection(told: Any) -> None:
         one = msgspec.convert(told, InForce)
@@ -45,6 +46,10 @@ def read_record(data: bytes, box: Box) -> tuple[BoxRecord | None, list[str]]:
     def wedged(told: tuple[str, Any]) -> None:
         host.wedge(int(told[0]), msgspec.convert(told[1], int))
 
+    def latched(told: tuple[str, Any]) -> None:
+        host.check_gpu(int(told[0]))
+        hung_on[int(told[0])] = msgspec.convert(told[1], int)
+
     def noise(told: Any) -> None:
         host.noise = msgspec.convert(told, ReadingNoise)
 
@@ -58,9 +63,10 @@ def read_record(data: bytes, box: Box) -> tuple[BoxRecord | None, list[str]]:
     each("in_force", _items(tree.get("in_force")), take=injection)
     each("xids", _items(tree.get("xids")), take=xid)
     each("wedged", _items(tree.get("wedged")), take=wedged)
+    each("latched", _items(tree.get("latched")), take=latched)
     each("noise", [tree["noise"]] if "noise" in tree else [], take=noise)
     host.injections.restore(in_force)
-    return host.record(), dropped
+    return replace(host.record(), latched=hung_on), dropped
 
 
 def _items(told: Any) -> list[Any]:

@@ -6,6 +6,7 @@ Shell.  Checks and takes the cards as one act, so that of two starts at once the
 from __future__ import annotations
 
 import asyncio
+from typing import Final
 
 from gateway.simulator.card import Card, worker_pids
 from gateway.simulator.core_child import CoreChild
@@ -17,6 +18,12 @@ from gateway.simulator.nccl import Outcome
 from gateway.simulator.nccl_log import info_lines
 from gateway.simulator.printer import Printer
 from gateway.simulator.spec import ServerSpec
+
+
+_LOST: Final = (  # assumed: the words of torch where the driver has lost a card
+    "RuntimeError: Unexpected error from cudaGetDeviceCount(). Did you run some cuda functions before calling "
+    "NumCudaDevices() that might have already set an error? Error 999: unknown error"
+)
 
 
 class StartFailed(Exception):
@@ -43,6 +50,8 @@ class CoreStart:
             host = self._card.host()
             free = min(host.free_bytes(gpu) for gpu in range(gpus))
             plan = plan_start(self._launch.preset, self._engine.allreduce, free_bytes=free, utilisation=share)
+            if any(host.is_lost(gpu) for gpu in range(gpus)):
+                raise StartFailed(_LOST)
             if free < wanted and plan.exit_code is not None:
                 raise StartFailed(f"ValueError: {plan.reason}")
             await self._child.start(self._card.folder, gpus=gpus, bytes_each=wanted)
@@ -61,6 +70,8 @@ class CoreStart:
                 return
             case Outcome.HANGS:
                 self.is_stuck = True
+                self._card.host()  # who holds what
+                self._card.change(lambda host: host.latch())
                 await asyncio.get_running_loop().create_future()
             case Outcome.FAILS:
                 raise StartFailed(f"RuntimeError: NCCL error: {allreduce.reason}")

@@ -26,6 +26,7 @@ from gateway.simulator.sequence import Sequence
 from gateway.simulator.strangers import Strangers
 from gateway.simulator.tally import Tally
 from gateway.simulator.words import Vocabulary, answer
+from gateway.simulator.xids import XidWatch
 
 _LAG_S = 0.25  # a caller later than this has stalled: the engine does not run to make up for it
 
@@ -57,6 +58,7 @@ class SimEngine:
         self.preset = with_cache(given, arguments, buffer_bytes=self.allreduce.extra_buffer_bytes())
         self._rng = Random(f"engine/{seed}")  # noqa: S311 - a simulation, no secret
         self.pacer = Pacer(self.preset, self.allreduce, self._rng, started_at=started_at, box=self.host.injections)
+        self._xids = XidWatch(self.host, gpus=self.preset.box.gpus)
         self._scheduler = Scheduler(self.preset.serve, drafts=self.preset.pace.draft_tokens)
         self._strangers = Strangers()
         self._vocabulary = Vocabulary()
@@ -145,6 +147,8 @@ class SimEngine:
 
     def notice(self, now: float) -> None:
         """Look at the box now: somebody else may have injected something that an idle engine would not see."""
+        if self._xids.is_killed():
+            self.dead, self._due = True, None
         self.pacer.look(now)
         if not (self.hung or self.dead) and (self.pacer.foreign or self._strangers.ever):
             self._meet_strangers(now)
