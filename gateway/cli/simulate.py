@@ -63,6 +63,7 @@ def simulate_engine(
     """
     from gateway.simulator import library, main
     from gateway.simulator.launch import Launch, SigtermEnding
+    from gateway.simulator.nccl_conf import with_files
     from gateway.simulator.spec import read_address
 
     with failures(as_json=False):
@@ -87,7 +88,7 @@ def simulate_engine(
             host=host,
             port=port,
             arguments=given,
-            environment=dict(os.environ),
+            environment=with_files(os.environ, nccl_version=simulated.box.nccl_version, home=Path.home()),
             seed=secrets.randbits(32) if seed is None else seed,
             speed=speed,
             load_speed=speed if load_speed is None else load_speed,

@@ -64,7 +64,7 @@ def read_record(data: bytes, box: Box) -> tuple[BoxRecord | None, list[str]]:
     each("xids", _items(tree.get("xids")), take=xid)
     each("wedged", _items(tree.get("wedged")), take=wedged)
     each("latched", _items(tree.get("latched")), take=latched)
-    each("noise", [tree["noise"]] if "noise" in tree else [], take=noise)
+    each("noise", [tree.get("noise", {})], take=noise)
     host.injections.restore(in_force)
     return replace(host.record(), latched=hung_on), dropped
 

@@ -19,7 +19,6 @@ from gateway.simulator.nccl_log import info_lines
 from gateway.simulator.printer import Printer
 from gateway.simulator.spec import ServerSpec
 
-
 _LOST: Final = (  # assumed: the words of torch where the driver has lost a card
     "RuntimeError: Unexpected error from cudaGetDeviceCount(). Did you run some cuda functions before calling "
     "NumCudaDevices() that might have already set an error? Error 999: unknown error"

@@ -16,7 +16,7 @@ from gateway.simulator.spec import ServerSpec
 
 _GIB: Final = 1 << 30
 _BAR_CELLS: Final = 10
-_PIECEWISE: Final = 51
+_PIECEWISE: Final = 51  # recorded: shapes of graphs at 256 streams
 _FULL: Final = 35
 # Updates of one bar that are printed, at most: a real bar prints more of them.
 _BAR_UPDATES: Final = 16

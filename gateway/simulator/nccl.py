@@ -18,18 +18,18 @@ from gateway.simulator.presets import Box, Graph, Link
 from gateway.simulator.wires import along, crowded
 
 BASE_US = {"Ring": (6.6, 14.0, 8.4), "Tree": (6.8, 14.0, 8.4)}
-HOP_US = {Link.NVL: (0.6, 1.9, 3.4)}
+HOP_US = {Link.NVL: (0.6, 1.9, 3.4)}  # assumed: shorter than on PCIe, as in NCCL's tuning
 PCIE_HOP_US = (1.0, 2.5, 5.7)
-SHARE = (0.5, 0.92, 1.0)  # of the ring's bandwidth that a protocol can use
-TREE_SHARE = 0.85
-BROKEN_GBPS, BROKEN_CHANNELS = 0.1, 2
-_DEFAULT_LEVEL_SINCE = (2, 23)
-_CUSTOM_BYTES = 8 * 1024 * 1024
+SHARE = (0.5, 0.92, 1.0)  # of the ring's bandwidth that a protocol can use: published that LL has half; LL128 assumed
+TREE_SHARE = 0.85  # assumed: published only that a chain has less bandwidth than the ring
+BROKEN_GBPS, BROKEN_CHANNELS = 0.1, 2  # published: what a dual-socket Turin host prints
+_DEFAULT_LEVEL_SINCE = (2, 23)  # published: PXB since then
+_CUSTOM_BYTES = 8 * 1024 * 1024  # vLLM's source: smaller ones only
 _CUSTOM_S = 5e-6  # assumed; one-shot kernels were measured at 4 to 7 us
 _IPC_BYTES = 56 * 1024  # published: the kernel up to 56 KB, NCCL above
-_IPC_S, _IPC_GBPS = 11e-6, 20.0  # chosen so that a token takes 9 to 14 % less, as published
+_IPC_S, _IPC_GBPS = 11e-6, 20.0  # calibrated: chosen so that a token takes 9 to 14 % less, as published
 _NET_HOP_S, _NET_SHARE = 15e-6, 0.05  # assumed: sockets instead of shared memory
-_IPC_SINCE = (0, 31)
+_IPC_SINCE = (0, 31)  # assumed: which release has it first was not published
 _IPC_UNTUNED = ((6144, 4),)  # (hidden size, GPUs) for which the kernel has no table
 _SPREAD_GAIN = 1.2  # assumed: what more channels than rings give at megabytes
 _BUFFER_BYTES = 4 * 1024 * 1024  # NCCL's default of NCCL_BUFFSIZE
@@ -182,7 +182,7 @@ def resolve(box: Box, environment: Mapping[str, str], *, hidden: int, custom: bo
     ``hidden`` is the model's hidden size.  A box that fails or hangs has the outcome, and a cost as if it had not.
     """
     effective = _batch_invariant(environment)
-    settings = read_environment(effective, version_of(box.nccl_version))
+    settings = read_environment(effective, version_of(box.nccl_version), bears_ll128=box.link is Link.NVL)
     transport = _transport(box, settings)
     graph, failure = _graph(box, settings)
     channels = BROKEN_CHANNELS if graph is Graph.BROKEN else box.channels

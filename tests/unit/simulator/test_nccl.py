@@ -119,6 +119,16 @@ def test_ll128_is_taken_when_named_up_to_2_30_and_no_longer_in_2_31() -> None:
     assert started({"NCCL_PROTO": "LL128"}, box=newer).outcome is Outcome.FAILS
 
 
+def test_on_nvlink_2_31_takes_ll128_alone_or_among_others() -> None:
+    nvlink = replace(HEALTHY, link=Link.NVL, nccl_version="2.31.2")
+    for named in ({"NCCL_PROTO": "LL128"}, {"NCCL_PROTO": "LL,LL128,Simple"}, {}):
+        start = started(named, box=nvlink, custom=False)
+        assert start.outcome is Outcome.READY
+        assert ("Ring", "LL128") in start.allowed()
+    assert started({"NCCL_PROTO": "^LL128"}, box=nvlink, custom=False).allowed()[0] == ("Ring", "LL")
+    assert ("Ring", "LL128") not in started({"NCCL_PROTO": "^LL128"}, box=nvlink, custom=False).allowed()
+
+
 def test_channels_matter_at_megabytes_only() -> None:
     many, few, stock = started({"NCCL_MIN_CTAS": "16"}), started({"NCCL_MAX_CTAS": "1"}), started({})
     assert many.seconds(14_700_000) < stock.seconds(14_700_000) < few.seconds(14_700_000)

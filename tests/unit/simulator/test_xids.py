@@ -13,7 +13,7 @@ STORY = quiet(preset())
 
 
 @pytest.mark.parametrize("code, dies", [(31, True), (79, True), (95, True), (63, False), (74, False), (154, False)])
-def test_an_engine_dies_of_a_fatal_error_on_one_of_its_cards(code: int, dies: bool) -> None:  # noqa: FBT001
+def test_an_engine_dies_of_a_fatal_error_on_one_of_its_cards(code: int, dies: bool) -> None:
     machine = engine(STORY)
     machine.submit(forced(50), 0.0)
     machine.host.xid(code, gpu=3, now=1.0)
