@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
-from msgspec.structs import replace
 
 from gateway.simulator.drift import OF_THE_PROCESS, InForce
 from gateway.simulator.gpu import BoxRecord, GpuHost
@@ -30,7 +29,7 @@ def read_record(data: bytes, box: Box) -> tuple[BoxRecord | None, list[str]]:
         tree = msgspec.json.decode(data, type=dict[str, Any])
     except msgspec.MsgspecError as error:
         return None, [f"the whole record: {error}"]
-    host, in_force, hung_on, dropped = GpuHost(box), list[InForce](), dict[int, int](), list[str]()
+    host, in_force, dropped = GpuHost(box), list[InForce](), list[str]()
 
     def injection(told: Any) -> None:
         one = msgspec.convert(told, InForce)
@@ -46,10 +45,6 @@ def read_record(data: bytes, box: Box) -> tuple[BoxRecord | None, list[str]]:
     def wedged(told: tuple[str, Any]) -> None:
         host.wedge(int(told[0]), msgspec.convert(told[1], int))
 
-    def latched(told: tuple[str, Any]) -> None:
-        host.check_gpu(int(told[0]))
-        hung_on[int(told[0])] = msgspec.convert(told[1], int)
-
     def noise(told: Any) -> None:
         host.noise = msgspec.convert(told, ReadingNoise)
 
@@ -63,10 +58,14 @@ def read_record(data: bytes, box: Box) -> tuple[BoxRecord | None, list[str]]:
     each("in_force", _items(tree.get("in_force")), take=injection)
     each("xids", _items(tree.get("xids")), take=xid)
     each("wedged", _items(tree.get("wedged")), take=wedged)
-    each("latched", _items(tree.get("latched")), take=latched)
+    each(
+        "latched",
+        _items(tree.get("latched")),
+        take=lambda told: host.latch_on(int(told[0]), pid=msgspec.convert(told[1], int)),
+    )
     each("noise", [tree.get("noise", {})], take=noise)
     host.injections.restore(in_force)
-    return replace(host.record(), latched=hung_on), dropped
+    return host.record(), dropped
 
 
 def _items(told: Any) -> list[Any]:

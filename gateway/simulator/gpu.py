@@ -116,7 +116,14 @@ class GpuHost:
 
         They read 100 % and 120 W (of 600) without a process, as was seen of such cards, until the box is mended.
         """
-        self._latched = {gpu: pid for pid, (_, _, gpus) in self._held.items() for gpu in gpus}
+        for pid, (_, _, gpus) in self._held.items():
+            for gpu in gpus:
+                self.latch_on(gpu, pid=pid)
+
+    def latch_on(self, gpu: int, *, pid: int) -> None:
+        """The same of one card and the process that waits on it."""
+        self.check_gpu(gpu)
+        self._latched[gpu] = pid
 
     def _is_latched(self, gpu: int) -> bool:
         return gpu in self._latched and self._latched[gpu] not in self._held
