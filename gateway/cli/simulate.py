@@ -9,17 +9,31 @@ from __future__ import annotations
 import os
 import secrets
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import typer
 
 from gateway.cli.exits import CommandFailed, Exit, failures
 
+if TYPE_CHECKING:
+    from gateway.simulator.launch import SigtermEnding
+    from gateway.simulator.presets import Preset
+
 _OWN_CARD: Final = "pacekeeper-simulated-card"
 _CARD_HELP: Final = (
     f"GPU memory shared with other simulated engines; else $TMPDIR/{_OWN_CARD}-UID-PORT, removed at the end."
 )
+
+
+_Noise: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(metavar="KEY=VALUE", help="Change a parameter of the preset's noise; again for more."),
+]
+_Arguments: TypeAlias = Annotated[
+    list[str] | None, typer.Argument(metavar="[-- ARGUMENT...]", help="As for vllm serve.", show_default=False)
+]
 
 
 def _own_card(port: int) -> Path:
@@ -44,38 +58,25 @@ def simulate_engine(
         int | None,
         typer.Option(metavar="N", help="Fixes noise, ids and chances of each start by number; else drawn, and told."),
     ] = None,
-    noise: Annotated[
-        list[str] | None,
-        typer.Option(metavar="KEY=VALUE", help="Change a parameter of the preset's noise; again for more."),
-    ] = None,
+    noise: _Noise = None,
     card: Annotated[Path | None, typer.Option(metavar="FOLDER", help=_CARD_HELP)] = None,
     sigterm: Annotated[
         str, typer.Option(metavar="ENDING", help="What SIGTERM does to open answers: abort, error, hang or race.")
     ] = "race",
-    arguments: Annotated[
-        list[str] | None, typer.Argument(metavar="[-- ARGUMENT...]", help="As for vllm serve.", show_default=False)
-    ] = None,
+    arguments: _Arguments = None,
 ) -> None:
     """Run one simulated vLLM engine in the foreground.
 
     There is no GPU and no model: the text is invented, the times are computed. A --host or --port among the arguments
     for vllm serve wins, so that a script that starts vLLM starts this as well.
     """
-    from gateway.simulator import library, main
-    from gateway.simulator.launch import Launch, SigtermEnding
+    from gateway.simulator import main
+    from gateway.simulator.launch import Launch
     from gateway.simulator.nccl_conf import with_files
     from gateway.simulator.spec import read_address
 
     with failures(as_json=False):
-        try:
-            simulated = library.with_noise(library.load(preset), noise or ())
-        except KeyError as error:
-            hint = f"one of {', '.join(library.names())}, or a file FILE.yaml"
-            raise _wrong(f"no preset {preset!r}", "unknown_preset", hint=hint) from error
-        except library.BadPreset as error:
-            raise _wrong(str(error), "bad_preset") from error
-        if sigterm not in list(SigtermEnding):
-            raise _wrong(f"no ending {sigterm!r}", "unknown_ending", hint=f"one of {', '.join(SigtermEnding)}")
+        simulated = _simulated(preset, noise or ())
         given = tuple(arguments or ())
         try:
             host, port = read_address(given, host=host, port=port)
@@ -93,7 +94,7 @@ def simulate_engine(
             speed=speed,
             load_speed=speed if load_speed is None else load_speed,
             control_port=control_port,
-            sigterm=SigtermEnding(sigterm),
+            sigterm=_ending(sigterm),
             warm=warm,
         )
         try:
@@ -102,6 +103,26 @@ def simulate_engine(
             raise _wrong(str(error), "bad_argument") from error
         except OSError as error:
             raise _wrong(f"cannot listen on port {port}: {error.strerror}", "port_taken") from error
+
+
+def _ending(name: str) -> SigtermEnding:
+    from gateway.simulator.launch import SigtermEnding
+
+    if name not in list(SigtermEnding):
+        raise _wrong(f"no ending {name!r}", "unknown_ending", hint=f"one of {', '.join(SigtermEnding)}")
+    return SigtermEnding(name)
+
+
+def _simulated(name: str, noise: Sequence[str]) -> Preset:
+    from gateway.simulator import library
+
+    try:
+        return library.with_noise(library.load(name), noise)
+    except KeyError as error:
+        hint = f"one of {', '.join(library.names())}, or a file FILE.yaml"
+        raise _wrong(f"no preset {name!r}", "unknown_preset", hint=hint) from error
+    except library.BadPreset as error:
+        raise _wrong(str(error), "bad_preset") from error
 
 
 def _wrong(message: str, code: str, *, hint: str = "") -> CommandFailed:
