@@ -132,7 +132,7 @@ def alone_rows(preset: Preset, seen: rates.Alone) -> list[Row]:
         "alone, tok/s": published.lone_tps,
     }
     rows = [
-        about(preset.name, figure, wanted=tps, measured=seen.decode_tps, within=SINGLE_WITHIN)
+        about(preset.name, figure, wanted=tps, measured=seen.decode_tps, within=published.single_within)
         for figure, tps in wanted.items()
         if tps is not None
     ]

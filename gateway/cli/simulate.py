@@ -10,8 +10,9 @@ import os
 import secrets
 import tempfile
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import typer
 
@@ -21,10 +22,23 @@ from gateway.cli.preset_names import preset_help
 if TYPE_CHECKING:
     from gateway.simulator.launch import Launch
 
+if TYPE_CHECKING:
+    from gateway.simulator.launch import SigtermEnding
+    from gateway.simulator.presets import Preset
+
 _OWN_CARD: Final = "pacekeeper-simulated-card"
 _CARD_HELP: Final = (
     f"GPU memory shared with other simulated engines; else $TMPDIR/{_OWN_CARD}-UID-PORT, removed at the end."
 )
+
+
+_Noise: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(metavar="KEY=VALUE", help="Change a parameter of the preset's noise; again for more."),
+]
+_Arguments: TypeAlias = Annotated[
+    list[str] | None, typer.Argument(metavar="[-- ARGUMENT...]", help="As for vllm serve.", show_default=False)
+]
 
 
 def _own_card(port: int, *, uds: str) -> Path:
@@ -34,7 +48,7 @@ def _own_card(port: int, *, uds: str) -> Path:
 
 def simulate_engine(
     *,
-    preset: Annotated[str, typer.Option(metavar="NAME", help=preset_help())],
+    preset: Annotated[str, typer.Option(metavar="NAME|FILE", help=preset_help())],
     port: Annotated[int, typer.Option(min=1, max=65535, metavar="N", help="Where it listens.")] = 8000,
     host: Annotated[str, typer.Option(metavar="ADDRESS", help="On which address.")] = "127.0.0.1",
     control_port: Annotated[
@@ -53,43 +67,39 @@ def simulate_engine(
         int | None,
         typer.Option(metavar="N", help="Fixes noise, ids and chances of each start by number; else drawn, and told."),
     ] = None,
+    noise: _Noise = None,
     card: Annotated[Path | None, typer.Option(metavar="FOLDER", help=_CARD_HELP)] = None,
     sigterm: Annotated[
         str, typer.Option(metavar="ENDING", help="What SIGTERM does to open answers: abort, error, hang or race.")
     ] = "race",
-    arguments: Annotated[
-        list[str] | None, typer.Argument(metavar="[-- ARGUMENT...]", help="As for vllm serve.", show_default=False)
-    ] = None,
+    arguments: _Arguments = None,
 ) -> None:
     """Run one simulated vLLM engine in the foreground.
 
     There is no GPU and no model: the text is invented, the times are computed. A --host or --port among the arguments
     for vllm serve wins, so that a script that starts vLLM starts this as well.
     """
-    from gateway.simulator import library
-    from gateway.simulator.launch import Launch, SigtermEnding
+    from gateway.simulator.launch import Launch
+    from gateway.simulator.nccl_conf import with_files
 
     with failures(as_json=False):
-        if preset not in library.names():
-            raise _wrong(f"no preset {preset!r}", "unknown_preset", hint=f"one of {', '.join(library.names())}")
-        if sigterm not in list(SigtermEnding):
-            raise _wrong(f"no ending {sigterm!r}", "unknown_ending", hint=f"one of {', '.join(SigtermEnding)}")
+        simulated = _simulated(preset, noise or ())
         given = tuple(arguments or ())
         host, port, uds = _place(given, host=host, port=port, control_port=control_port)
         launch = Launch(
-            preset=library.load(preset),
+            preset=simulated,
             card=card or _own_card(port, uds=uds),
             keeps_card=card is not None,
             host=host,
             port=port,
             uds=uds,
             arguments=given,
-            environment=dict(os.environ),
+            environment=with_files(os.environ, nccl_version=simulated.box.nccl_version, home=Path.home()),
             seed=secrets.randbits(32) if seed is None else seed,
             speed=speed,
             load_speed=speed if load_speed is None else load_speed,
             control_port=control_port,
-            sigterm=SigtermEnding(sigterm),
+            sigterm=_ending(sigterm),
             warm=warm,
         )
         raise typer.Exit(_run(launch))
@@ -122,6 +132,26 @@ def _run(launch: Launch) -> int:
         raise _wrong(str(error), "bad_argument") from error
     except CannotListen as error:
         raise _wrong(str(error), "port_taken") from error
+
+
+def _ending(name: str) -> SigtermEnding:
+    from gateway.simulator.launch import SigtermEnding
+
+    if name not in list(SigtermEnding):
+        raise _wrong(f"no ending {name!r}", "unknown_ending", hint=f"one of {', '.join(SigtermEnding)}")
+    return SigtermEnding(name)
+
+
+def _simulated(name: str, noise: Sequence[str]) -> Preset:
+    from gateway.simulator import library
+
+    try:
+        return library.with_noise(library.load(name), noise)
+    except KeyError as error:
+        hint = f"one of {', '.join(library.names())}, or a file FILE.yaml"
+        raise _wrong(f"no preset {name!r}", "unknown_preset", hint=hint) from error
+    except library.BadPreset as error:
+        raise _wrong(str(error), "bad_preset") from error
 
 
 def _wrong(message: str, code: str, *, hint: str = "") -> CommandFailed:

@@ -58,7 +58,12 @@ def read_record(data: bytes, box: Box) -> tuple[BoxRecord | None, list[str]]:
     each("in_force", _items(tree.get("in_force")), take=injection)
     each("xids", _items(tree.get("xids")), take=xid)
     each("wedged", _items(tree.get("wedged")), take=wedged)
-    each("noise", [tree["noise"]] if "noise" in tree else [], take=noise)
+    each(
+        "latched",
+        _items(tree.get("latched")),
+        take=lambda told: host.latch_on(int(told[0]), pid=msgspec.convert(told[1], int)),
+    )
+    each("noise", [tree.get("noise", {})], take=noise)
     host.injections.restore(in_force)
     return host.record(), dropped
 

@@ -52,6 +52,12 @@ def holders(card: Path) -> list[Held]:
     return found
 
 
+def worker_pids(card: Path) -> list[int]:
+    """Return the process ids of the living Workers on this card, by rank; none where one GPU needs none."""
+    ranked = [(holder.gpus, holder.pid) for holder in holders(card) if "Worker" in holder.name]
+    return [pid for _, pid in sorted(ranked)]
+
+
 def _is_core(pid: int) -> bool:
     """Whether that process lives and is a simulated EngineCore or Worker, and not a later process with its number."""
     try:

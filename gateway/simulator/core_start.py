@@ -6,8 +6,9 @@ Shell.  Checks and takes the cards as one act, so that of two starts at once the
 from __future__ import annotations
 
 import asyncio
+from typing import Final
 
-from gateway.simulator.card import Card
+from gateway.simulator.card import Card, worker_pids
 from gateway.simulator.core_child import CoreChild
 from gateway.simulator.engine import SimEngine
 from gateway.simulator.launch import Launch
@@ -17,6 +18,11 @@ from gateway.simulator.nccl import Outcome
 from gateway.simulator.nccl_log import info_lines
 from gateway.simulator.printer import Printer
 from gateway.simulator.spec import ServerSpec
+
+_LOST: Final = (  # assumed: the words of torch where the driver has lost a card
+    "RuntimeError: Unexpected error from cudaGetDeviceCount(). Did you run some cuda functions before calling "
+    "NumCudaDevices() that might have already set an error? Error 999: unknown error"
+)
 
 
 class StartFailed(Exception):
@@ -43,6 +49,8 @@ class CoreStart:
             host = self._card.host()
             free = min(host.free_bytes(gpu) for gpu in range(gpus))
             plan = plan_start(self._launch.preset, self._engine.allreduce, free_bytes=free, utilisation=share)
+            if any(host.is_lost(gpu) for gpu in range(gpus)):
+                raise StartFailed(_LOST)
             if free < wanted and plan.exit_code is not None:
                 raise StartFailed(f"ValueError: {plan.reason}")
             await self._child.start(self._card.folder, gpus=gpus, bytes_each=wanted)
@@ -53,14 +61,16 @@ class CoreStart:
     async def join(self, printer: Printer) -> None:
         """Wait for NCCL to come up: one that hangs hangs for ever, one that fails raises StartFailed."""
         allreduce = self._engine.allreduce
-        pid = self._child.pid or 0
+        pid = next(iter(worker_pids(self._card.folder)), self._child.pid or 0)
         for line in info_lines(allreduce, self._launch.environment, host="simulated", pid=pid):
-            printer.raw(f"({Speaker.CORE} pid={pid}) {line}")
+            printer.raw(f"({Speaker.WORKER}_TP0 pid={pid}) {line}")
         match allreduce.outcome:
             case Outcome.READY:
                 return
             case Outcome.HANGS:
                 self.is_stuck = True
+                self._card.host()  # who holds what
+                self._card.change(lambda host: host.latch())
                 await asyncio.get_running_loop().create_future()
             case Outcome.FAILS:
                 raise StartFailed(f"RuntimeError: NCCL error: {allreduce.reason}")

@@ -18,6 +18,7 @@ from gateway.simulator.front_end import FrontEnd
 from gateway.simulator.gpu import GpuHost
 from gateway.simulator.nccl import AllReduce, resolve
 from gateway.simulator.pacer import Pacer
+from gateway.simulator.physics import payload_bytes
 from gateway.simulator.presets import Preset
 from gateway.simulator.request import Counters, Emission, EngineDead, QueueFull, SimRequest
 from gateway.simulator.scheduler import Scheduler
@@ -25,6 +26,7 @@ from gateway.simulator.sequence import Sequence
 from gateway.simulator.strangers import Strangers
 from gateway.simulator.tally import Tally
 from gateway.simulator.words import Vocabulary, answer
+from gateway.simulator.xids import XidWatch
 
 _LAG_S = 0.25  # a caller later than this has stalled: the engine does not run to make up for it
 
@@ -56,6 +58,7 @@ class SimEngine:
         self.preset = with_cache(given, arguments, buffer_bytes=self.allreduce.extra_buffer_bytes())
         self._rng = Random(f"engine/{seed}")  # noqa: S311 - a simulation, no secret
         self.pacer = Pacer(self.preset, self.allreduce, self._rng, started_at=started_at, box=self.host.injections)
+        self._xids = XidWatch(self.host, gpus=self.preset.box.gpus)
         self._scheduler = Scheduler(self.preset.serve, drafts=self.preset.pace.draft_tokens)
         self._strangers = Strangers()
         self._vocabulary = Vocabulary()
@@ -67,6 +70,7 @@ class SimEngine:
         self._drafts = self.preset.pace.draft_tokens
         self._front_end = FrontEnd(chunks_per_s=self.preset.pace.frontend_chunks_per_s)
         self._tally = Tally()
+        self._may_corrupt = self.allreduce.may_corrupt()
         self.hung = False
         self.dead = False
 
@@ -86,7 +90,7 @@ class SimEngine:
     def _take(self, request: SimRequest, number: int, now: float) -> None:
         pace, effects = self.preset.pace, self.pacer.effects
         share = self.preset.serve.reasoning_share if request.reasoning_share is None else request.reasoning_share
-        garbage = self.allreduce.corrupts or self.pacer.drifts.has(DriftKind.GARBAGE)
+        garbage = self.pacer.drifts.has(DriftKind.GARBAGE)
         made = []
         for choice in range(request.n):
             source = answer(request, self._vocabulary, choice=choice, reasoning_share=share, garbage=garbage)
@@ -143,6 +147,8 @@ class SimEngine:
 
     def notice(self, now: float) -> None:
         """Look at the box now: somebody else may have injected something that an idle engine would not see."""
+        if self._xids.is_killed():
+            self.dead, self._due = True, None
         self.pacer.look(now)
         if not (self.hung or self.dead) and (self.pacer.foreign or self._strangers.ever):
             self._meet_strangers(now)
@@ -250,10 +256,20 @@ class SimEngine:
         if not decoding and not tokens:
             self._rest(at)
             return
+        if self._may_corrupt and self.allreduce.corrupts(
+            payload_bytes(self.preset, decoding * (1 + self._drafts) + tokens)
+        ):
+            self._spoil()
         self._duration_s = waited_s + self.pacer.step_s(
             at, decoding=decoding, context_tokens=scheduler.context_tokens, prompt_tokens=tokens, looks=looks
         )
         self._due = at + self._duration_s
+
+    def _spoil(self) -> None:
+        """The sums of this step are wrong: all that it computes is, and what follows from that."""
+        for sequence in (*self._scheduler.running, *self._scheduler.prefilling):
+            rng = Random(f"spoilt/{sequence.request_id}/{sequence.choice}")  # noqa: S311 - words, no secret
+            sequence.spoil(self._vocabulary.spoilt(sequence.source, rng))
 
     def _schedule(self, at: float) -> tuple[float, int, float]:
         """See to room, queue and prompts: (what all must wait for, prompt tokens of this step, what they look at)."""

@@ -17,11 +17,12 @@ from gateway.simulator.presets import Box
 from gateway.simulator.reading_noise import ReadingNoise
 from gateway.simulator.readings import GpuProcess, GpuReading, HostReading, XidEvent
 from gateway.simulator.signs import POWER_CAP_BIT, GpuSigns, HostSigns
+from gateway.simulator.xids import GONE
 
 IDLE_BIT = 0x1
-RESERVED_BYTES = 615 * 1024 * 1024
-_LOADED_STREAMS = 64
-_CAP_SHARE = 0.97  # of the limit, drawn at full load
+RESERVED_BYTES = 615 * 1024 * 1024  # recorded: idle
+_LOADED_STREAMS = 64  # recorded: from so many on the H200 is at its power cap
+_CAP_SHARE = 0.97  # of the limit, drawn at full load: recorded 630 to 680 W of 700
 _RESTING_CLOCK = 0.174  # recorded: 345 of 1980 MHz while nobody holds memory
 _CAPPED_CLOCK = 0.76  # recorded: 1500 of 1980 MHz at 630 to 680 W
 _TENANT_W = (0.085, 0.16)  # of the limit, and so much more a magnitude: recorded 71 W at 0.13, the cap at 1.25
@@ -46,6 +47,7 @@ class BoxRecord(Struct, frozen=True, kw_only=True):
 
     in_force: list[InForce] = []
     wedged: dict[int, int] = {}
+    latched: dict[int, int] = {}
     xids: list[XidEvent] = []
     noise: ReadingNoise = ReadingNoise()
 
@@ -53,12 +55,13 @@ class BoxRecord(Struct, frozen=True, kw_only=True):
 class GpuHost:
     """The GPUs of one box; owner of what is held on them, of what is wrong there and of their Xid events."""
 
-    __slots__ = ("_box", "_held", "_wedged", "injections", "noise", "xids")
+    __slots__ = ("_box", "_held", "_latched", "_wedged", "injections", "noise", "xids")
 
     def __init__(self, box: Box) -> None:
         self._box = box
         self._held: dict[int, tuple[str, int, tuple[int, ...]]] = {}
         self._wedged: dict[int, int] = {}
+        self._latched: dict[int, int] = {}  # GPU to the process that hung on it
         self.injections = Injections()
         self.noise = ReadingNoise()
         self.xids: list[XidEvent] = []
@@ -104,16 +107,42 @@ class GpuHost:
         if gpu is not None and not 0 <= gpu < self._box.gpus:
             raise ValueError(f"there is no GPU {gpu}: this box has 0 to {self._box.gpus - 1}")
 
+    def is_lost(self, gpu: int) -> bool:
+        """Whether the card fell off the bus: nothing of it can be read, and no engine starts on it."""
+        return any(event.code in GONE and event.gpu == gpu for event in self.xids)
+
+    def latch(self) -> None:
+        """Who holds memory now waits in a collective on peer access; if it is killed there, its cards stay busy.
+
+        They read 100 % and 120 W (of 600) without a process, as was seen of such cards, until the box is mended.
+        """
+        for pid, (_, _, gpus) in self._held.items():
+            for gpu in gpus:
+                self.latch_on(gpu, pid=pid)
+
+    def latch_on(self, gpu: int, *, pid: int) -> None:
+        """The same of one card and the process that waits on it."""
+        self.check_gpu(gpu)
+        self._latched[gpu] = pid
+
+    def _is_latched(self, gpu: int) -> bool:
+        return gpu in self._latched and self._latched[gpu] not in self._held
+
     def record(self) -> BoxRecord:
         """What the next start must find."""
         return BoxRecord(
-            in_force=self.injections.in_force(), wedged=dict(self._wedged), xids=list(self.xids), noise=self.noise
+            in_force=self.injections.in_force(),
+            wedged=dict(self._wedged),
+            latched=dict(self._latched),
+            xids=list(self.xids),
+            noise=self.noise,
         )
 
     def restore(self, record: BoxRecord) -> None:
         """Have what is recorded, and nothing else."""
         self.injections.restore(record.in_force)
         self._wedged = dict(record.wedged)
+        self._latched = dict(record.latched)
         self.xids = list(record.xids)
         self.noise = record.noise
 
@@ -137,6 +166,8 @@ class GpuHost:
         """GPU number ``gpu`` now, with this work on it and these injections on its engine and box."""
         box, signs, host_signs = self._box, drifts.gpu_signs(gpu), drifts.host_signs()
         limit_w = round(box.power_limit_w * signs.power_limit_ratio)
+        if self._is_latched(gpu) and not work.streams and not work.prefilling:
+            work = replace(work, spinning=True)
         wanted_w = self._wanted_w(gpu, work, signs)
         busy = work.streams > 0 or work.prefilling or work.spinning or signs.tenant_bytes > 0
         reasons, ratio = (signs.reasons, signs.clock_ratio) if busy else (0, 1.0)
@@ -173,6 +204,7 @@ class GpuHost:
             ecc_uncorrected=0,
             rows_remapped=signs.rows_remapped,
             remap_pending=signs.rows_remapped > 0,
+            is_lost=self.is_lost(gpu),
         )
 
     def host_reading(self, *, allreduce_s: float, drifts: Drifts) -> HostReading:

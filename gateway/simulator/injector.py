@@ -43,8 +43,6 @@ class Injector:
             self._wake()
         else:
             self.change(lambda host: host.inject(drift, time.time()))
-        if self._engine.dead:
-            self._crash()
 
     def change(self, apply: Callable[[GpuHost], None]) -> None:
         """Change what is wrong with the box."""
@@ -64,5 +62,7 @@ class Injector:
         return self.driver.now() if self.driver is not None else 0.0
 
     def _wake(self) -> None:
-        if self.driver is not None and not self._engine.dead:
+        if self._engine.dead:
+            self._crash()
+        elif self.driver is not None:
             self.driver.arm()

@@ -7,19 +7,20 @@ H200; a progress bar's updates begin with a carriage return and no prefix, as th
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
-from gateway.simulator.presets import Preset
+from gateway.simulator.presets import Link, Preset
 from gateway.simulator.spec import ServerSpec
 
 _GIB: Final = 1 << 30
 _BAR_CELLS: Final = 10
-_PIECEWISE: Final = 51
+_PIECEWISE: Final = 51  # recorded: shapes of graphs at 256 streams
 _FULL: Final = 35
 # Updates of one bar that are printed, at most: a real bar prints more of them.
 _BAR_UPDATES: Final = 16
+_OWN_WORLDS: Final = (2, 4, 6, 8, 16)  # sizes that vLLM's own all-reduce supports, of version 0.32
 _ROUTES: Final = (
     ("/load", "GET"), ("/version", "GET"), ("/health", "GET"), ("/metrics", "GET"), ("/tokenize", "POST"),
     ("/v1/models", "GET"), ("/ping", "GET"), ("/ping", "POST"), ("/v1/chat/completions", "POST"),
@@ -32,12 +33,16 @@ class Speaker(StrEnum):
 
     API = "APIServer"
     CORE = "EngineCore"
+    WORKER = "Worker"  # one a GPU where there are several, by rank
     NONE = ""  # a line without a prefix
 
 
 @dataclass(frozen=True, slots=True)
 class LoadLine:
-    """One line; ``source`` is empty where there is neither level nor place, ``is_bar`` for a bar's update."""
+    """One line; ``source`` is empty where there is neither level nor place, ``is_bar`` for a bar's update.
+
+    ``rank`` is that of the Worker that speaks.
+    """
 
     at_s: float
     speaker: Speaker
@@ -45,6 +50,7 @@ class LoadLine:
     source: str = ""
     level: str = "INFO"
     is_bar: bool = False
+    rank: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +71,21 @@ def milestones(preset: Preset) -> Milestones:
     return Milestones(core_s, weights_s, weights_s + load.weights_s, load.total_s())
 
 
-def load_lines(preset: Preset, spec: ServerSpec, *, url: str, api_pid: int) -> list[LoadLine]:
-    """Return every line of a start, in order."""
-    return [*_opening(preset, spec), *_weights(preset, spec), *_compiling(preset), *_serving(preset, url, api_pid)]
+def load_lines(preset: Preset, spec: ServerSpec, *, url: str, api_pid: int, custom: bool = True) -> list[LoadLine]:
+    """Return every line of a start, in order; ``custom`` False: vLLM's own all-reduce was switched off by argument."""
+    lines = [
+        *_opening(preset, spec, custom=custom),
+        *_weights(preset, spec),
+        *_compiling(preset),
+        *_serving(preset, url, api_pid),
+    ]
+    if spec.tensor_parallel > 1:
+        return lines
+    # One GPU has no Worker: EngineCore does its work, and says so itself.
+    return [replace(line, speaker=Speaker.CORE) if line.speaker is Speaker.WORKER else line for line in lines]
 
 
-def _opening(preset: Preset, spec: ServerSpec) -> Iterator[LoadLine]:
+def _opening(preset: Preset, spec: ServerSpec, *, custom: bool) -> Iterator[LoadLine]:
     load = preset.load
     at_s = load.boot_s
     for text in ("", f"  simulated vLLM   version {spec.version}", f"                   model   {spec.root}", ""):
@@ -86,31 +101,48 @@ def _opening(preset: Preset, spec: ServerSpec) -> Iterator[LoadLine]:
     at_s += load.workers_s
     begun = f"Initializing a V1 LLM engine (v{spec.version}) with config: model='{spec.root}', simulated=True"
     yield LoadLine(at_s, Speaker.CORE, begun, "core.py:133")
-    world = spec.tensor_parallel
+    yield from _joining(preset, spec.tensor_parallel, at_s=at_s, custom=custom)
+
+
+def _joining(preset: Preset, world: int, *, at_s: float, custom: bool) -> Iterator[LoadLine]:
+    """The Workers find one another; what vLLM says once, the first of them says."""
+    joined_s = at_s + preset.load.nccl_s
     for rank in range(world):
         text = (
             f"world_size={world} rank={rank} local_rank={rank} distributed_init_method=tcp://127.0.0.1:0 backend=nccl"
         )
-        yield LoadLine(at_s, Speaker.CORE, text, "parallel_state.py:1906")
+        yield LoadLine(at_s, Speaker.WORKER, text, "parallel_state.py:1906", rank=rank)
     if world > 1:
         text = f"vLLM is using nccl=={preset.box.nccl_version}"
-        yield LoadLine(at_s + load.nccl_s, Speaker.CORE, text, "pynccl.py:113")
-    for rank in range(world):
-        text = f"rank {rank} in world size {world} is assigned as DP rank 0, PP rank 0, PCP rank 0, TP rank {rank}"
-        yield LoadLine(at_s + load.nccl_s, Speaker.CORE, text, "parallel_state.py:2350")
+        # Before it joins: where it hangs this is the last line.
+        yield LoadLine(at_s, Speaker.WORKER, text, "pynccl.py:148")
+    if world not in _OWN_WORLDS and world > 1 and custom:
+        text = f"due to an unsupported world size: {world}. Supported world sizes: {list(_OWN_WORLDS)}."
+        yield _no_own_kernel(joined_s, text, "custom_all_reduce.py:215")
+    elif world > 2 and preset.box.link is not Link.NVL and custom:
+        text = "because it's not supported on more than two PCIe-only GPUs."
+        for rank in range(world):
+            yield replace(_no_own_kernel(joined_s, text, "custom_all_reduce.py:271"), rank=rank)
+    text = f"rank 0 in world size {world} is assigned as DP rank 0, PP rank 0, PCP rank 0, TP rank 0"
+    yield LoadLine(joined_s, Speaker.WORKER, text, "parallel_state.py:2350")
+
+
+def _no_own_kernel(at_s: float, why: str, source: str) -> LoadLine:
+    text = f"Custom allreduce is disabled {why} To silence this warning, specify disable_custom_all_reduce=True explicitly."
+    return LoadLine(at_s, Speaker.WORKER, text, source, level="WARNING")
 
 
 def _weights(preset: Preset, spec: ServerSpec) -> Iterator[LoadLine]:
     steps = milestones(preset)
     from_s, took_s = steps.weights_from_s, preset.load.weights_s
-    yield LoadLine(from_s, Speaker.CORE, f"Starting to load model {spec.root}...", "gpu_model_runner.py:5250")
+    yield LoadLine(from_s, Speaker.WORKER, f"Starting to load model {spec.root}...", "gpu_model_runner.py:5250")
     yield from _bar("Loading safetensors checkpoint shards: {percent:3d}% Completed | {done}/{of} [{clock}]",
                     preset.model.shards, from_s=from_s, took_s=took_s)  # fmt: skip
     to_s = steps.weights_to_s
-    yield LoadLine(to_s, Speaker.CORE, f"Loading weights took {took_s:.2f} seconds", "default_loader.py:501")
+    yield LoadLine(to_s, Speaker.WORKER, f"Loading weights took {took_s:.2f} seconds", "default_loader.py:501")
     gib = (preset.model.dense_bytes + preset.model.expert_bytes) / max(1, preset.box.gpus) / _GIB
     text = f"Model loading took {gib:.2f} GiB memory and {took_s:.6f} seconds"
-    yield LoadLine(to_s, Speaker.CORE, text, "gpu_model_runner.py:5347")
+    yield LoadLine(to_s, Speaker.WORKER, text, "gpu_model_runner.py:5347")
 
 
 def _compiling(preset: Preset) -> Iterator[LoadLine]:
@@ -118,9 +150,9 @@ def _compiling(preset: Preset) -> Iterator[LoadLine]:
     at_s = milestones(preset).weights_to_s
     dynamo_s = load.compile_s / 4
     text = f"Dynamo bytecode transform time: {dynamo_s:.2f} s"
-    yield LoadLine(at_s + dynamo_s, Speaker.CORE, text, "backends.py:1155")
+    yield LoadLine(at_s + dynamo_s, Speaker.WORKER, text, "backends.py:1155")
     at_s += load.compile_s
-    yield LoadLine(at_s, Speaker.CORE, f"torch.compile took {load.compile_s:.2f} s in total", "monitor.py:53")
+    yield LoadLine(at_s, Speaker.WORKER, f"torch.compile took {load.compile_s:.2f} s in total", "monitor.py:53")
     at_s += load.memory_s
     tokens, longest = preset.serve.kv_cache_tokens, preset.model.max_model_len
     yield LoadLine(at_s, Speaker.CORE, f"GPU KV cache size: {tokens:,} tokens", "kv_cache_utils.py:2177")
@@ -135,10 +167,10 @@ def _compiling(preset: Preset) -> Iterator[LoadLine]:
         yield from _bar(shape, of, from_s=begun_s, took_s=half_s)
     at_s += load.graphs_s
     text = f"Graph capturing finished in {load.graphs_s:.0f} secs, took 2.31 GiB"
-    yield LoadLine(at_s, Speaker.CORE, text, "gpu_model_runner.py:6844")
+    yield LoadLine(at_s, Speaker.WORKER, text, "gpu_model_runner.py:6844")
     at_s += load.warm_s
     text = "Kernel JIT monitor activated; monitored JIT compilations during inference will use mode=warn."
-    yield LoadLine(at_s, Speaker.CORE, text, "jit_monitor.py:79")
+    yield LoadLine(at_s, Speaker.WORKER, text, "jit_monitor.py:79")
     engine_s = load.compile_s + load.memory_s + load.graphs_s + load.warm_s
     text = (
         f"init engine (profile, create kv cache, warmup model) took {engine_s:.2f} s "

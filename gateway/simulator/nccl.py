@@ -12,24 +12,24 @@ from collections.abc import Mapping
 from enum import StrEnum
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from gateway.simulator.nccl_env import LEVELS, PROTOCOLS, NcclSettings, c_integer, read_environment, version_of
 from gateway.simulator.presets import Box, Graph, Link
+from gateway.simulator.wires import along, crowded
 
 BASE_US = {"Ring": (6.6, 14.0, 8.4), "Tree": (6.8, 14.0, 8.4)}
-HOP_US = {Link.NVL: (0.6, 1.9, 3.4)}
+HOP_US = {Link.NVL: (0.6, 1.9, 3.4)}  # assumed: shorter than on PCIe, as in NCCL's tuning
 PCIE_HOP_US = (1.0, 2.5, 5.7)
-SHARE = (0.5, 0.92, 1.0)  # of the ring's bandwidth that a protocol can use
-TREE_SHARE = 0.85
-BROKEN_GBPS, BROKEN_CHANNELS = 0.1, 2
-_DEFAULT_LEVEL_SINCE = (2, 23)
-_CUSTOM_BYTES = 8 * 1024 * 1024
+SHARE = (0.5, 0.92, 1.0)  # of the ring's bandwidth that a protocol can use: published that LL has half; LL128 assumed
+TREE_SHARE = 0.85  # assumed: published only that a chain has less bandwidth than the ring
+BROKEN_GBPS, BROKEN_CHANNELS = 0.1, 2  # published: what a dual-socket Turin host prints
+_DEFAULT_LEVEL_SINCE = (2, 23)  # published: PXB since then
+_CUSTOM_BYTES = 8 * 1024 * 1024  # vLLM's source: smaller ones only
 _CUSTOM_S = 5e-6  # assumed; one-shot kernels were measured at 4 to 7 us
 _IPC_BYTES = 56 * 1024  # published: the kernel up to 56 KB, NCCL above
-_IPC_S, _IPC_GBPS = 11e-6, 20.0  # chosen so that a token takes 9 to 14 % less, as published
+_IPC_S, _IPC_GBPS = 11e-6, 20.0  # calibrated: chosen so that a token takes 9 to 14 % less, as published
 _NET_HOP_S, _NET_SHARE = 15e-6, 0.05  # assumed: sockets instead of shared memory
-_IPC_SINCE = (0, 31)
+_IPC_SINCE = (0, 31)  # assumed: which release has it first was not published
 _IPC_UNTUNED = ((6144, 4),)  # (hidden size, GPUs) for which the kernel has no table
 _SPREAD_GAIN = 1.2  # assumed: what more channels than rings give at megabytes
 _BUFFER_BYTES = 4 * 1024 * 1024  # NCCL's default of NCCL_BUFFSIZE
@@ -76,7 +76,6 @@ class AllReduce(Struct, frozen=True, kw_only=True):
     believed_gbps: float
     outcome: Outcome
     reason: str
-    corrupts: bool = False  # its sums are wrong at the size of a decode step, and nobody says so
 
     def believed_s(self, algorithm: str, protocol: str, payload_bytes: float) -> float:
         """NCCL's own estimate, from the table that it prints."""
@@ -108,22 +107,45 @@ class AllReduce(Struct, frozen=True, kw_only=True):
         """(algorithm, protocol) that NCCL takes at this size."""
         return min(self.allowed(), key=lambda pair: self.believed_s(pair[0], pair[1], payload_bytes))
 
-    def seconds(self, payload_bytes: float) -> float:
-        """The time that one all-reduce of this size really takes."""
+    def seconds(self, payload_bytes: float, *, streams: int = 1) -> float:
+        """The time that one all-reduce of this size really takes, while so many streams decode."""
         if self.backend is Backend.NONE:
             return 0.0
         if self.backend is Backend.CUSTOM and payload_bytes < _CUSTOM_BYTES:
             return _CUSTOM_S + payload_bytes / (self.gbps * 1e9)
         if self.backend is Backend.PCIE_IPC and payload_bytes <= _IPC_BYTES:
             return _IPC_S + payload_bytes / (_IPC_GBPS * 1e9)
-        return self.nccl_s(payload_bytes)
+        return self.nccl_s(payload_bytes, streams=streams)
 
-    def nccl_s(self, payload_bytes: float) -> float:
+    def nccl_s(self, payload_bytes: float, *, streams: int = 1) -> float:
         """The time through NCCL, whoever does the small ones: what a micro-benchmark of NCCL would find."""
         algorithm, protocol = self.choice(payload_bytes)
-        at = PROTOCOLS.index(protocol)
-        real = self._algorithm_gbps(algorithm, at, self.gbps)
-        return self._latency_us(algorithm, at) * 1e-6 + self._hops() * self._hop_s() + payload_bytes / (real * 1e9)
+        at, box = PROTOCOLS.index(protocol), self.box
+        if self._is_broken(protocol):
+            return along(box.broken_simple, payload_bytes, widened=max(1.0, self.channels / BROKEN_CHANNELS))
+        gbps = self._algorithm_gbps(algorithm, at, self.gbps) * box.bandwidth_real[at]
+        latency_s = self._latency_us(algorithm, at) * 1e-6 * box.latency_real[at] + self._hops() * self._hop_s()
+        crowd = crowded(box, streams) if self.transport is Transport.P2P else 1.0
+        return latency_s + crowd * payload_bytes / (gbps * 1e9)
+
+    def in_step_s(self, payload_bytes: float) -> float:
+        """What an all-reduce of a decode step takes beyond ``seconds``: a broken box does worse in an engine."""
+        if self.backend is not Backend.NCCL or not self._is_broken(self.choice(payload_bytes)[1]):
+            return 0.0
+        return self.box.broken_step_s
+
+    def corrupts(self, payload_bytes: float) -> bool:
+        """Whether the sums of this size are wrong: LL128 where the box does not bear it, false peer access."""
+        if self.backend is Backend.CUSTOM and payload_bytes < _CUSTOM_BYTES:
+            return self.box.p2p_corrupts and self.box.link is not Link.NVL
+        by_nccl = self.backend is not Backend.NONE and not (
+            self.backend is Backend.PCIE_IPC and payload_bytes <= _IPC_BYTES
+        )
+        return by_nccl and self.box.ll128_corrupts and self.choice(payload_bytes)[1] == "LL128"
+
+    def may_corrupt(self) -> bool:
+        """Whether ``corrupts`` can be true for any size."""
+        return self.backend is not Backend.NONE and (self.box.ll128_corrupts or self.box.p2p_corrupts)
 
     def extra_buffer_bytes(self) -> int:
         """What the communicator takes of each card beyond its normal buffers: one to send and one to receive a channel.
@@ -135,6 +157,9 @@ class AllReduce(Struct, frozen=True, kw_only=True):
         normal = BROKEN_CHANNELS if self.graph is Graph.BROKEN else self.box.channels
         size = self.settings.buffer_bytes or _BUFFER_BYTES
         return max(0, 2 * (self.channels * size - normal * _BUFFER_BYTES))
+
+    def _is_broken(self, protocol: str) -> bool:
+        return self.graph is Graph.BROKEN and protocol == "Simple" and bool(self.box.broken_simple)
 
     def _hops(self) -> int:
         return 2 * (self.box.gpus - 1)
@@ -157,7 +182,7 @@ def resolve(box: Box, environment: Mapping[str, str], *, hidden: int, custom: bo
     ``hidden`` is the model's hidden size.  A box that fails or hangs has the outcome, and a cost as if it had not.
     """
     effective = _batch_invariant(environment)
-    settings = read_environment(effective, version_of(box.nccl_version))
+    settings = read_environment(effective, version_of(box.nccl_version), bears_ll128=box.link is Link.NVL)
     transport = _transport(box, settings)
     graph, failure = _graph(box, settings)
     channels = BROKEN_CHANNELS if graph is Graph.BROKEN else box.channels
@@ -169,7 +194,7 @@ def resolve(box: Box, environment: Mapping[str, str], *, hidden: int, custom: bo
         outcome, reason = Outcome.FAILS, failure
     elif backend is not Backend.NONE and transport is Transport.P2P and box.p2p_hangs:
         outcome, reason = Outcome.HANGS, "peer access is granted and does not work: the first all-reduce never ends"
-    made = AllReduce(
+    return AllReduce(
         box=box,
         settings=settings,
         backend=backend,
@@ -181,14 +206,6 @@ def resolve(box: Box, environment: Mapping[str, str], *, hidden: int, custom: bo
         outcome=outcome,
         reason=reason,
     )
-    return replace(made, corrupts=outcome is Outcome.READY and _corrupts(made, hidden * 2))
-
-
-def _corrupts(made: AllReduce, decode_bytes: int) -> bool:
-    """Whether the box gives wrong sums for what was chosen: seen with forced LL128 and with false peer access."""
-    if made.backend is Backend.NCCL and made.box.ll128_corrupts:
-        return made.choice(decode_bytes)[1] == "LL128"
-    return made.backend is Backend.CUSTOM and made.box.p2p_corrupts and made.box.link is not Link.NVL
 
 
 def _batch_invariant(environment: Mapping[str, str]) -> Mapping[str, str]:
@@ -226,7 +243,7 @@ def _real_gbps(box: Box, settings: NcclSettings, *, channels: int, transport: Tr
     clamped = _clamped(channels, settings)
     spread = _SPREAD_GAIN if clamped >= 2 * channels else min(1.0, clamped / channels)
     share = {Transport.P2P: 1.0, Transport.SHM: box.shm_bandwidth_share, Transport.NET: _NET_SHARE}[transport]
-    return channels * box.channel_gbps * spread * share
+    return box.channels * box.channel_gbps * spread * share
 
 
 def _backend(box: Box, environment: Mapping[str, str], transport: Transport, *, hidden: int, custom: bool) -> Backend:

@@ -66,9 +66,11 @@ def c_integer(text: str) -> int:
     return -value if sign == "-" else value
 
 
-def read_environment(environment: Mapping[str, str], version: tuple[int, ...]) -> NcclSettings:
-    """The settings that NCCL of ``version`` takes from ``environment``."""
-    reader = _Reader(environment, version)
+def read_environment(
+    environment: Mapping[str, str], version: tuple[int, ...], *, bears_ll128: bool = False
+) -> NcclSettings:
+    """The settings that NCCL of ``version`` takes from ``environment``; ``bears_ll128``: the box passes its check."""
+    reader = _Reader(environment, version, bears_ll128=bears_ll128)
     protocols = reader.table("NCCL_PROTO", PROTOCOLS, _DEFAULT_PROTOCOLS)
     algorithms = reader.table("NCCL_ALGO", ALGORITHMS, _DEFAULT_ALGORITHMS)
     reader.zero_fill(algorithms)
@@ -94,9 +96,10 @@ def read_environment(environment: Mapping[str, str], version: tuple[int, ...]) -
 class _Reader:
     """Reads one environment; keeps what was said and the first failure."""
 
-    def __init__(self, environment: Mapping[str, str], version: tuple[int, ...]) -> None:
+    def __init__(self, environment: Mapping[str, str], version: tuple[int, ...], *, bears_ll128: bool) -> None:
         self.environment = environment
         self.version = version
+        self.bears_ll128 = bears_ll128
         self.strict = version >= _GRAMMAR_SINCE
         self.said: list[str] = []
         self.failure: str | None = None
@@ -192,7 +195,7 @@ class _Reader:
                 protocols[function] = protocols[function] if eligible else _DEFAULT_PROTOCOLS
 
     def _runs(self, protocol: str, flag: int) -> bool:
-        if protocol != "LL128":
+        if protocol != "LL128" or self.bears_ll128:
             return flag != 0
         return flag == 1 and self.version < _ZERO_FILL_SINCE  # 2.31 checks again, even what was named
 

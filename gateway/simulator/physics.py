@@ -46,9 +46,13 @@ def decode_parts(preset: Preset, allreduce: AllReduce, sequences: int) -> StepPa
     per_gpu = active_bytes(preset, tokens) / box.gpus
     return StepParts(
         memory_s=per_gpu / (box.bandwidth_bytes_per_s * box.bandwidth_share),
-        wire_s=model.layers * model.allreduces_per_layer * allreduce.seconds(payload_bytes(preset, tokens)),
+        wire_s=model.layers * model.allreduces_per_layer * _wire_s(allreduce, payload_bytes(preset, tokens), sequences),
         clock_s=pace.overhead_s + pace.sequence_s * sequences,
     )
+
+
+def _wire_s(allreduce: AllReduce, payload: int, streams: int) -> float:
+    return allreduce.seconds(payload, streams=streams) + allreduce.in_step_s(payload)
 
 
 class PrefillParts(Struct, frozen=True, gc=False):

@@ -56,6 +56,10 @@ class Box(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     ``channels`` x ``channel_gbps`` is what NCCL finds for a ring when its search works; ``shm_hop_s`` is what a hop
     through host memory costs more than one from card to card, ``shm_bandwidth_share`` what it leaves of the bandwidth.
+    ``latency_real`` and ``bandwidth_real`` are what the box makes of NCCL's belief, by protocol (LL, LL128, Simple):
+    times so much.  ``p2p_crowding``: a byte from card to card takes so much longer at 100 streams, in proportion at
+    fewer.  ``broken_simple``: (bytes, seconds) of Simple while the graph is broken, as measured alone, rising;
+    ``broken_step_s`` is what the same takes longer in a decode step.
     ``p2p_hangs``: the box grants peer access that does not work; ``p2p_corrupts``: that works and gives wrong sums to
     vLLM's own kernel; ``ll128_corrupts``: LL128 does, where NCCL is made to use it.  ``sm`` is the compute capability,
     times ten.  ``pcie_gen_idle`` is what a card without work reads.
@@ -81,6 +85,11 @@ class Box(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     channel_gbps: float = 24.0
     shm_hop_s: float = 0.0
     shm_bandwidth_share: float = 1.0
+    latency_real: tuple[float, float, float] = (1.0, 1.0, 1.0)
+    bandwidth_real: tuple[float, float, float] = (1.0, 1.0, 1.0)
+    p2p_crowding: float = 0.0
+    broken_simple: tuple[tuple[float, float], ...] = ()
+    broken_step_s: float = 0.0
     p2p_hangs: bool = False
     p2p_corrupts: bool = False
     ll128_corrupts: bool = False
@@ -152,11 +161,13 @@ class Published(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Figures that the preset must give, decode tokens a second; None where nobody published one.
 
     ``single_tps`` of an answer of ``single_tokens``, ``lone_tps`` of a load test at concurrency 1, ``high_tps`` of
-    ``high_streams`` at once, all together.  ``load_s``: seconds from exec to the first answer.
+    ``high_streams`` at once, all together.  ``load_s``: seconds from exec to the first answer.  ``single_within``: by
+    this part a single stream may miss; more than the usual 2 % where "about" so much was published.
     """
 
     single_tps: float | None = None
     lone_tps: float | None = None
+    single_within: float = 0.02
     single_tokens: int = 512
     high_tps: float | None = None
     high_streams: int = 256

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 from io import TextIOWrapper
 from typing import TextIO
 
@@ -23,8 +24,8 @@ class Printer:
         self._output = output
         self._in_bar = False
 
-    def load_line(self, line: LoadLine, *, core_pid: int) -> None:
-        """Print a line of a start."""
+    def load_line(self, line: LoadLine, *, core_pid: int, worker_pids: Sequence[int] = ()) -> None:
+        """Print a line of a start; a Worker whose process id is not given speaks with those after EngineCore's."""
         if line.is_bar:
             self._in_bar = True
             self._output.write(f"\r{line.text}")
@@ -33,10 +34,13 @@ class Printer:
         if line.speaker is Speaker.NONE:
             self.raw(line.text)
             return
-        pid = core_pid if line.speaker is Speaker.CORE else None
-        self.line(line.speaker, line.text, source=line.source, level=line.level, pid=pid)
+        name, pid = str(line.speaker), core_pid if line.speaker is Speaker.CORE else None
+        if line.speaker is Speaker.WORKER:
+            name = f"{line.speaker}_TP{line.rank}"
+            pid = worker_pids[line.rank] if line.rank < len(worker_pids) else core_pid + 1 + line.rank
+        self.line(name, line.text, source=line.source, level=line.level, pid=pid)
 
-    def line(self, speaker: Speaker, text: str, *, source: str, level: str = "INFO", pid: int | None = None) -> None:
+    def line(self, speaker: str, text: str, *, source: str, level: str = "INFO", pid: int | None = None) -> None:
         """Print ``text`` as ``speaker`` (this process where no ``pid`` is given)."""
         stamp = time.strftime("%m-%d %H:%M:%S")
         self.raw(f"({speaker} pid={pid or os.getpid()}) {level} {stamp} [{source}] {text}")

@@ -16,7 +16,8 @@ from random import Random
 from typing import Final
 
 from gateway.aio import Nursery
-from gateway.simulator.card import Card
+from gateway.simulator.arguments import custom_allreduce
+from gateway.simulator.card import Card, worker_pids
 from gateway.simulator.core_child import CoreChild
 from gateway.simulator.core_start import CoreStart, StartFailed
 from gateway.simulator.engine import SimEngine
@@ -132,7 +133,8 @@ class ServerProcess:
         steps = milestones(preset)
         url = url_of(self._launch, bound)
         is_core_there = is_joined = False
-        for line in load_lines(preset, self._spec, url=url, api_pid=os.getpid()):
+        custom = custom_allreduce(self._launch.arguments)
+        for line in load_lines(preset, self._spec, url=url, api_pid=os.getpid(), custom=custom):
             await self._until(started_s + line.at_s / self._launch.load_speed)
             if line.at_s >= steps.core_s and not is_core_there:
                 is_core_there = True
@@ -140,11 +142,14 @@ class ServerProcess:
             if line.at_s >= steps.weights_from_s and not is_joined:
                 is_joined = True
                 await self._start.join(self._print)
-            self._print.load_line(line, core_pid=self._child.pid or 0)
+            self._print.load_line(line, core_pid=self._child.pid or 0, worker_pids=self._worker_pids(line.speaker))
         self.face = self._make_face()
         self._listener = await listen(bound, self._connection)
         self.phase = Phase.SERVING
         self._child.heed()
+
+    def _worker_pids(self, speaker: Speaker) -> list[int]:
+        return worker_pids(self.card.folder) if speaker is Speaker.WORKER else []
 
     async def _until(self, at_s: float) -> None:
         await asyncio.sleep(max(0.0, at_s - self._loop.time()))

@@ -16,7 +16,7 @@ from msgspec.structs import asdict
 
 from gateway.simulator.readings import GpuProcess
 
-_SURE = frozenset({"index", "name", "uuid"})
+_SURE = frozenset({"index", "name", "uuid", "is_lost"})
 _KEPT = 8  # looks that an old value may come from
 _REASON_BITS = (0x1, 0x4, 0x8, 0x20, 0x40, 0x80)
 _GHOST = GpuProcess(pid=4_194_304 + 4711, name="[Not Found]", bytes_held=0)  # a pid that Linux does not give out
@@ -61,6 +61,8 @@ class Monitor:
     def look(self, place: str, reading: Struct, *, noise: ReadingNoise, now: float) -> Seen:
         """What a look at ``place`` gives when ``reading`` is the truth."""
         truth = asdict(reading)
+        if truth.get("is_lost"):
+            return Seen(at=now, values={name: truth[name] if name in _SURE else None for name in truth}, late={})
         past = self._past.setdefault(place, deque(maxlen=_KEPT))
         values, late = dict(truth), {}
         for name, value in truth.items():

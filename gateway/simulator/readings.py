@@ -27,7 +27,8 @@ class XidEvent(Struct, frozen=True, kw_only=True):
 class GpuReading(Struct, frozen=True, kw_only=True):
     """One look at one GPU.  ``reasons`` are NVML's clock-event bits; utilisations in percent.
 
-    ``ecc_corrected`` and ``ecc_uncorrected`` count since the driver came up, ``rows_remapped`` for ever.
+    ``ecc_corrected`` and ``ecc_uncorrected`` count since the driver came up, ``rows_remapped`` for ever.  ``is_lost``:
+    the driver answers every question about the card but who it is with an error; the rest is not to be seen.
     """
 
     index: int
@@ -53,6 +54,7 @@ class GpuReading(Struct, frozen=True, kw_only=True):
     ecc_uncorrected: int
     rows_remapped: int
     remap_pending: bool
+    is_lost: bool = False
 
 
 class HostReading(Struct, frozen=True, kw_only=True):

@@ -44,6 +44,7 @@ class Sequence:
         "request_id",
         "scheduled_at",
         "source",
+        "spoilt",
         "tooled",
     )
 
@@ -51,6 +52,7 @@ class Sequence:
         self.request_id = request_id
         self.choice = choice
         self.source = source
+        self.spoilt = False
         self.limit = request.max_tokens
         self.interval = 1 if request.stream else _HOLD
         self.order = 0  # of arrival: who came last gives way first
@@ -75,6 +77,12 @@ class Sequence:
         self.scheduled_at: float | None = None
         self.first_at: float | None = None
         self.last_at: float | None = None
+
+    def spoil(self, garbage: Iterator[Token]) -> None:
+        """What comes from now on is garbage: its keys and values are wrong.  Once is enough."""
+        if not self.spoilt:
+            self.spoilt = True
+            self.source = garbage
 
     def produce(self, count: int) -> int:
         """Make up to ``count`` tokens; returns how many; sets ``finish`` at the end token or the limit."""

@@ -61,6 +61,12 @@ class Vocabulary:
         while True:
             yield words[int(rng.random() * len(words))]
 
+    def spoilt(self, source: Iterator[Token], rng: Random) -> Iterator[Token]:
+        """The rest of an answer when the sums have gone wrong: as long, thinking as long, and every word garbage."""
+        wrong = {channel: self.garbage(channel, rng) for channel in self._words}
+        for token in source:
+            yield next(wrong[token.channel]) if token.channel in wrong else token
+
 
 def counting(channel: Channel) -> Iterator[Token]:
     """`` 1``, `` 2``, ... for ever."""

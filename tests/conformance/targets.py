@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -173,6 +173,7 @@ class SimulatedServer:
         preset: str = "qwen3-8b-h200",
         environment: Mapping[str, str] | None = None,
         seed: int | None = 1,
+        options: Sequence[str] = (),
     ) -> None:
         self.port, self.control_port = free_port(), free_port()
         self.key = KEY if KEY in arguments else ""
@@ -188,7 +189,7 @@ class SimulatedServer:
                     sys.executable, "-c", code, "simulate-engine", "--preset", preset, "--port", str(self.port),
                     "--control-port", str(self.control_port), "--speed", str(speed), "--load-speed", str(load_speed),
                     *(() if seed is None else ("--seed", str(seed))), "--card", self.card, "--sigterm", sigterm,
-                    "--", *COMMON, *arguments,
+                    *options, "--", *COMMON, *arguments,
                 ],
                 stdout=log,
                 stderr=subprocess.STDOUT,

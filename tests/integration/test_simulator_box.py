@@ -81,14 +81,14 @@ def test_a_restart_finds_the_box_as_it_was_and_the_process_as_new(start: Start) 
     first.control("/drift", {"kind": "power-cap", "magnitude": 0.2})
     first.control("/drift", {"kind": "process-state", "magnitude": 0.2})
     first.control("/wedge", {"gpu": 0, "bytes": 10**9})
-    first.control("/xid", {"code": 79, "gpu": 0})
+    first.control("/xid", {"code": 74, "gpu": 0})
     assert kinds(first) == ["process-state", "power-cap"]
     stopped(first)
     second = start(card=first.card)
     assert kinds(second) == ["power-cap"]
     readings = second.control("/readings")
     assert readings["gpus"][0]["power_limit_w"] < 700
-    assert [event["code"] for event in readings["xids"]] == [79]
+    assert [event["code"] for event in readings["xids"]] == [74]
     mended = second.control("/mend", {})
     assert mended["gpus"][0]["power_limit_w"] == 700
     assert mended["gpus"][0]["memory_used_bytes"] < readings["gpus"][0]["memory_used_bytes"]

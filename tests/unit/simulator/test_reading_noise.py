@@ -17,7 +17,7 @@ from gateway.simulator.readings import GpuReading
 from tests.fakes.presets import preset
 
 GIVEN = preset()
-SURE = {"index", "name", "uuid"}
+SURE = {"index", "name", "uuid", "is_lost"}
 
 
 def truth(streams: int = 1) -> GpuReading:
