@@ -181,7 +181,8 @@ def _live(stage: Stage, client: AdminClient, stop: Event, *, end_s: float, has_t
     try:
         while not stop.is_set() and time.monotonic() < end_s:
             stage.check()
-            size = tuple(shutil.get_terminal_size())
+            columns, rows = shutil.get_terminal_size()
+            size = (columns, rows)
             backends, requests = _asked(client)
             lines = frame(banner, backends, requests, size=size, has_traffic=has_traffic)
             sys.stdout.write(("" if size == before else "\x1b[H\x1b[J") + _drawn(lines))

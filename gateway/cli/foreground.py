@@ -10,13 +10,12 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Sequence
 
 _HELD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _TERMINAL = 0
 
 
-def run(command: Sequence[str]) -> int:
+def run(command: list[str]) -> int:
     """Run ``command`` and return its exit status, as a shell would give it."""
     if not os.isatty(_TERMINAL) or os.tcgetpgrp(_TERMINAL) != os.getpgrp():
         os.execv(command[0], command)  # noqa: S606 - our caller's own command

@@ -139,7 +139,7 @@ def test_when_the_demo_is_killed_its_children_end_and_its_folder_goes(folder: Pa
     demo.output.close()
     demo.process.wait(20)
     end_s = time.monotonic() + 10
-    while (left_of(folder) or list(folder.iterdir())) and time.monotonic() < end_s:
+    while (left_of(folder) or any(folder.iterdir())) and time.monotonic() < end_s:
         time.sleep(0.1)
     assert left_of(folder) == []
     assert list(folder.iterdir()) == []
