@@ -182,6 +182,8 @@ class Stage:
 
     def _await(self, child: Child, address: str, *, path: str, stop: Event, wait: _Wait) -> None:
         for _ in range(int(READY_WITHIN_S / _POLL_S)):
+            if stop.is_set():  # first: Ctrl-C can reach a child that has no group of its own yet
+                raise DemoStopped
             wait.tick()
             child.check()
             if answers(address, path):

@@ -32,7 +32,8 @@ CTRL_C = b"\x03"
 
 
 def at_terminal(folder: Path, *command: str, columns: int = 80, rows: int = 24) -> subprocess.Popen[bytes]:
-    kept = {name: value for name, value in os.environ.items() if name not in {"MAKEFLAGS", "MAKELEVEL", "NO_COLOR"}}
+    dropped = {"MAKEFLAGS", "MAKELEVEL", "NO_COLOR", "COLUMNS", "LINES"}
+    kept = {name: value for name, value in os.environ.items() if name not in dropped}
     return subprocess.Popen(
         [sys.executable, "-c", AT_TERMINAL, str(columns), str(rows), *command],
         cwd=ROOT,
