@@ -17,6 +17,7 @@ help: ## print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
 
 $(STAMP): requirements/dev.txt pyproject.toml
+	@echo "setting up $(VENV): $$(grep -c '^[a-z].*==' $<) packages from the lock, about a minute"
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -qq --disable-pip-version-check --require-hashes -r requirements/dev.txt
 	$(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps --no-build-isolation -e .
@@ -27,7 +28,8 @@ setup: $(STAMP) ## make .venv from the lock, with the package in it
 
 .PHONY: demo
 demo: $(STAMP) ## two simulated engines, the gateway and a live view of what it measures; Ctrl-C ends it
-	$(BIN)/pacekeeper demo
+	@# Ctrl-C is for the demo, which ends well; make would call it a failure.
+	@$(BIN)/python -I -S gateway/cli/foreground.py $(BIN)/pacekeeper demo
 
 .PHONY: test
 test: check ## lint, types, floors and every test that needs nothing but Python

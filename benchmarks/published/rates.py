@@ -67,5 +67,5 @@ async def crowded(gateway: Gateway, load: Load, *, streams: int, window_s: float
         until_wall = time.time()
         ended = await asyncio.to_thread(gateway.ended, from_wall, until_wall)
         running.cancel()
-    tokens = sum(record["summary"]["completion_tokens"] for record in ended)
+    tokens: int = sum(record["summary"]["completion_tokens"] for record in ended)
     return tokens / (until_wall - from_wall) / load.speed

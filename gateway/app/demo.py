@@ -1,7 +1,8 @@
 """What the demo runs: two simulated engines and the real gateway, as child processes in a folder of their own.
 
 Shell.  Owner of the children and of the folder: whatever happens, :meth:`Stage.close` ends the first and removes the
-second.  Every child leads a process group of its own, so that Ctrl-C at the terminal reaches the demo alone.
+second.  Every child leads a process group of its own, so that Ctrl-C at the terminal reaches the demo alone.  When the
+demo itself is killed, the folder's guardian does both.
 """
 
 from __future__ import annotations
@@ -10,18 +11,18 @@ import contextlib
 import http.client
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
 from typing import Final
 
+from gateway.app.demo_folder import DemoFolder
 from gateway.simulator.presets import Preset
 
 ENGINES: Final = ("sim-a", "sim-b")
@@ -32,6 +33,7 @@ LOAD_S: Final = 3.0
 _COMMAND: Final = (sys.executable, "-P", "-c", "from gateway.cli.main import main; main()")
 _ASK_S: Final = 2.0
 _POLL_S: Final = 0.1
+_SILENT_S: Final = 1.5
 _GATEWAY_ENDS_WITHIN_S: Final = 10.0
 _ENGINE_ENDS_WITHIN_S: Final = 4.0
 _LAST_LINES: Final = 8
@@ -93,6 +95,22 @@ class Child:
         self.process.wait()
 
 
+class _Wait:
+    """Says what is waited for, again and again, so that no start is silent."""
+
+    def __init__(self, what: str, tell: Callable[[str], None]) -> None:
+        self._what = what
+        self._tell = tell
+        self._began_s = self._told_s = time.monotonic()
+
+    def tick(self) -> None:
+        """Say it, when nothing was said for a while."""
+        now_s = time.monotonic()
+        if now_s - self._told_s >= _SILENT_S:
+            self._told_s = now_s
+            self._tell(f"waiting for {self._what} ({now_s - self._began_s:.0f} s)")
+
+
 class Stage:
     """Owner of the folder and of the children in it."""
 
@@ -100,7 +118,8 @@ class Stage:
         self.addresses = free_addresses(port)  # first: what fails here leaves no folder
         self.preset = preset
         self._speed = speed
-        self.folder = Path(tempfile.mkdtemp(prefix="pacekeeper-demo-"))
+        self._folder = DemoFolder()
+        self.folder = self._folder.path
         self._engines: list[Child] = []
         self._gateway: Child | None = None
 
@@ -117,18 +136,22 @@ class Stage:
     def start(self, stop: Event, *, tell: Callable[[str], None]) -> None:
         """Start everything and wait until it is ready; raises DemoFailed, or DemoStopped when ``stop`` is set."""
         load_speed = max(1.0, self.preset.load.total_s() / LOAD_S)
-        tell(
-            f"starting two SIMULATED engines; a load of {self.preset.load.total_s() / 60:.0f} min is pressed into {LOAD_S:g} s"
-        )
+        tell("starting two SIMULATED engines")
+        if load_speed > 1:
+            really_s = self.preset.load.total_s()
+            long = f"{really_s / 60:.0f} min" if really_s >= 90 else f"{really_s:.0f} s"
+            tell(f"loading this model takes {long} in reality; here {LOAD_S:g} s")
         for seed, (name, address) in enumerate(zip(ENGINES, self.addresses.engines, strict=True)):
             self._engines.append(self._engine(name, address, seed=seed, load_speed=load_speed))
         for child, address in zip(self._engines, self.addresses.engines, strict=True):
-            self._await(child, address, path="/health", stop=stop)
+            self._await(child, address, path="/health", stop=stop, wait=_Wait(f"{child.name} to load", tell))
             tell(f"{child.name} serves on http://{address}")
         self._write_config()
         tell("starting the gateway")
         self._gateway = Child("gateway", ("serve", "--config", str(self.config)), folder=self.folder)
-        self._await(self._gateway, self.addresses.clients, path="/ready", stop=stop)
+        self._folder.guard(self._gateway.process.pid)
+        wait = _Wait("the gateway to see its engines", tell)
+        self._await(self._gateway, self.addresses.clients, path="/ready", stop=stop, wait=wait)
         tell("the gateway is ready")
 
     def _engine(self, name: str, address: str, *, seed: int, load_speed: float) -> Child:
@@ -138,7 +161,9 @@ class Stage:
             *("--sigterm", "abort", "--warm", "--card", str(self.folder / f"card-{name}")),
             *("--", "--reasoning-parser", "any", "--enable-per-request-metrics"),
         ]
-        return Child(name, arguments, folder=self.folder)
+        child = Child(name, arguments, folder=self.folder)
+        self._folder.guard(child.process.pid)
+        return child
 
     def _write_config(self) -> None:
         backends = [
@@ -155,8 +180,11 @@ class Stage:
         }
         self.config.write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")  # every JSON text is YAML
 
-    def _await(self, child: Child, address: str, *, path: str, stop: Event) -> None:
+    def _await(self, child: Child, address: str, *, path: str, stop: Event, wait: _Wait) -> None:
         for _ in range(int(READY_WITHIN_S / _POLL_S)):
+            if stop.is_set():  # first: Ctrl-C can reach a child that has no group of its own yet
+                raise DemoStopped
+            wait.tick()
             child.check()
             if answers(address, path):
                 return
@@ -175,7 +203,7 @@ class Stage:
             self._gateway.end(signal.SIGTERM, within_s=_GATEWAY_ENDS_WITHIN_S)
         for child in self._engines:
             child.end(signal.SIGINT, within_s=_ENGINE_ENDS_WITHIN_S)  # it ignores SIGTERM while it loads, as vLLM does
-        shutil.rmtree(self.folder, ignore_errors=True)
+        self._folder.close()
 
 
 def free_addresses(port: int) -> Addresses:

@@ -14,6 +14,7 @@ import typer
 
 from gateway.cli.asking import ConfigOption, JsonOption, asks, options_of
 from gateway.cli.demo import demo
+from gateway.cli.entry import let_through
 from gateway.cli.exits import MEANINGS, CommandFailed, Exit, failures
 from gateway.cli.keys_commands import keys_create, keys_list, keys_revoke, keys_show
 from gateway.cli.simulate import simulate_engine
@@ -25,6 +26,11 @@ _ABOUT = """Pacekeeper, a serving gateway for vLLM.
 The commands ask a running gateway on its operators' address; serve, check, simulate-engine, demo and version need none."""
 
 _EXITS = "Exit codes: " + ", ".join(f"{code.value} {meaning}" for code, meaning in MEANINGS) + "."
+
+_FEW_EXITS = (
+    "Exit codes: " + ", ".join(f"{code.value} {text}" for code, text in MEANINGS if code in {Exit.OK, Exit.USAGE}) + "."
+)
+"""Of commands that ask no gateway."""
 
 _PLACES = ", then ".join(str(path) for path in CONFIG_PLACES)
 
@@ -48,8 +54,8 @@ def build_app() -> typer.Typer:
     app.callback()(_before)
     for command in (serve, check, status, version):
         app.command(epilog=_EXITS)(command)
-    app.command("simulate-engine", epilog=_EXITS)(simulate_engine)
-    app.command(epilog=_EXITS)(demo)
+    app.command("simulate-engine", epilog=_FEW_EXITS)(simulate_engine)
+    app.command(epilog=_FEW_EXITS)(demo)
     backends = typer.Typer(help="The vLLM servers behind the gateway.", **shared)  # type: ignore[arg-type]
     backends.command("list", epilog=_EXITS)(backends_list)
     backends.command("show", epilog=_EXITS)(backends_show)
@@ -99,6 +105,8 @@ def _before(
         ),
     ] = None,
 ) -> None:
+    if context.invoked_subcommand != "demo":  # which lets them through when it can end well
+        let_through()
     context.obj = Options(config=config, operators=operators, token_file=token_file)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +17,7 @@ from gateway.cli.exits import CommandFailed, Exit
 CONFIG_PLACES: Final = (Path("config/gateway.yaml"), Path("/etc/pacekeeper/gateway.yaml"))
 TOKEN_NAME: Final = "admin.token"  # noqa: S105 - the name of a file
 _MAX_TOKEN_BYTES: Final = 4096
+_GIVEN: Final = "this is the file that --token-file or PACEKEEPER_TOKEN_FILE names"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,14 +39,18 @@ class Options:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Token:
-    """Where the token comes from: ``value`` if it was given, else the file at ``path``."""
+    """Where the token comes from: ``value`` if it was given, else the file at ``path``.
+
+    ``hint`` says what to do when there is no such file.
+    """
 
     value: str = ""
     path: Path = Path()
+    hint: str = field(default="", compare=False)
 
     def read(self) -> str:
         """The token.  Raises CommandFailed when it cannot be read or cannot be one."""
-        token = self.value or _read_token(self.path)
+        token = self.value or _read_token(self.path, self.hint)
         if token and token.isascii() and token.isprintable() and " " not in token:
             return token
         raise CommandFailed(
@@ -76,12 +81,25 @@ def find(options: Options, environ: Mapping[str, str] | None = None) -> Target:
     environ = os.environ if environ is None else environ
     given_token = environ.get("PACEKEEPER_TOKEN", "") if options.token_file is None else ""
     token_file = options.token_file or _as_path(environ.get("PACEKEEPER_TOKEN_FILE"))
-    install = Install()
+    install, file = Install(), None
     if options.operators is None or not (token_file or given_token):
         file = config_file(options)
         install = load(file, environ=environ, look_at_host=False).install if file else install
     url = _given_url(options.operators) if options.operators else _to_reach(install.operators.listen)
-    return Target(url=url, token=Token(value=given_token, path=token_file or install.runtime_dir / TOKEN_NAME))
+    hint = _GIVEN if token_file else _hint(file)
+    return Target(
+        url=url, token=Token(value=given_token, path=token_file or install.runtime_dir / TOKEN_NAME, hint=hint)
+    )
+
+
+def _hint(file: Path | None) -> str:
+    """Why there may be no token where ``file`` or, without one, the default says."""
+    if file is None:
+        return "no configuration file was given or found, so this is the default place; give --config or --token-file"
+    return (
+        f"this is the place by {file}; a gateway that was started with another file, or elsewhere with a relative "
+        "runtime_dir, has it there: run this there, or give --token-file"
+    )
 
 
 def _as_path(text: str | None) -> Path | None:
@@ -108,7 +126,7 @@ def _to_reach(listen: tuple[str, ...]) -> str:
     return f"http://{ {'0.0.0.0': '127.0.0.1', '[::]': '[::1]'}.get(host, host) }:{port}"  # noqa: S104 - not bound here
 
 
-def _read_token(path: Path) -> str:
+def _read_token(path: Path, hint: str) -> str:
     try:
         return path.read_bytes()[:_MAX_TOKEN_BYTES].decode("ascii").strip()
     except FileNotFoundError as error:
@@ -116,8 +134,7 @@ def _read_token(path: Path) -> str:
             f"no token at {path.absolute()}",
             exit_code=Exit.NOT_AUTHORISED,
             code="no_token",
-            hint="the gateway makes it at its first start; a relative runtime_dir counts from where the gateway was "
-            "started, so run this there or give --token-file",
+            hint=hint,
         ) from error
     except PermissionError as error:
         raise CommandFailed(

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -90,7 +91,7 @@ def test_it_answers_the_printed_request_shows_rates_and_ends_at_ctrl_c(folder: P
     assert token.exists()
     assert json.loads(body)["stream"] is True
     assert "data: [DONE]" in ask(address, body)
-    demo.until(r"outcome ok, decode tok/s [\d.,]+, reasoning tok/s [\d.,]+, visible tok/s [\d.,]+, ")
+    demo.until(r"outcome ok, ttft s [\d.]+, decode tok/s [\d.,]+, reasoning tok/s [\d.,]+, visible tok/s [\d.,]+, ")
     assert len(left_of(folder)) >= 5
     demo.process.send_signal(signal.SIGINT)
     assert demo.rest() == 0, demo.text
@@ -111,12 +112,34 @@ def test_it_ends_by_itself_and_can_be_without_traffic(folder: Path) -> None:
     demo = Demo(folder, "--seconds", "3", "--quiet-traffic")
     assert demo.rest() == 0, demo.text
     assert "serving" in demo.text
+    assert "waits for your request" in demo.text
     assert "outcome" not in demo.text
     assert left_of(folder) == []
+
+
+def test_a_speed_that_shows_only_this_machine_is_wrong_usage(folder: Path) -> None:
+    fast = Demo(folder, "--speed", "1000")
+    assert fast.rest() == 2
+    assert "0.001 to 50" in fast.text
+    assert list(folder.iterdir()) == []
 
 
 def test_a_preset_that_is_not_there_is_wrong_usage_and_the_others_are_named(folder: Path) -> None:
     unknown = Demo(folder, "--preset", "none")
     assert unknown.rest() == 2
     assert "kimi-k2.5-int4" in unknown.text
+    assert list(folder.iterdir()) == []
+
+
+def test_when_the_demo_is_killed_its_children_end_and_its_folder_goes(folder: Path) -> None:
+    demo = Demo(folder, "--no-traffic")
+    demo.until(r"clients +http://")
+    assert len(left_of(folder)) >= 5
+    demo.process.kill()
+    demo.output.close()
+    demo.process.wait(20)
+    end_s = time.monotonic() + 10
+    while (left_of(folder) or any(folder.iterdir())) and time.monotonic() < end_s:
+        time.sleep(0.1)
+    assert left_of(folder) == []
     assert list(folder.iterdir()) == []

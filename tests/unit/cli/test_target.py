@@ -112,3 +112,18 @@ def test_a_token_file_that_may_not_be_read_says_so(tmp_path: Path, monkeypatch: 
     with pytest.raises(CommandFailed, match="may not read the token at") as caught:
         Token(path=tmp_path / "t").read()
     assert "user that the gateway runs as" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "options, said",
+    [
+        (Options(), "no configuration file was given or found"),
+        (Options(config=Path("g.yaml")), "this is the place by g.yaml"),
+        (Options(token_file=Path("gone")), "--token-file or PACEKEEPER_TOKEN_FILE names"),
+    ],
+)
+def test_the_hint_where_there_is_no_token_says_why_it_was_looked_for_there(options: Options, said: str) -> None:
+    config()
+    with pytest.raises(CommandFailed, match="no token at") as caught:
+        find(options, {}).token.read()
+    assert said in caught.value.hint
