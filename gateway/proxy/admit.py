@@ -16,7 +16,7 @@ from msgspec import structs
 
 from gateway.core.request.body import no_body, parse_body
 from gateway.core.request.form import boundary_of, parse_form
-from gateway.core.request.policy import check_fields, check_parameters
+from gateway.core.request.parameters import check_fields, check_parameters
 from gateway.core.routing.cors import answer_lines, preflight_lines
 from gateway.core.routing.endpoints import Endpoint, Serves, Takes, checked_query, locate
 from gateway.core.routing.headers import client_request_id

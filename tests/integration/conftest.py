@@ -7,10 +7,13 @@ loop only would be a test of the wrong thing.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import pytest
 import uvloop
+
+from tests.conformance.targets import SimulatedServer
 
 
 def pytest_asyncio_loop_factories(
@@ -20,3 +23,20 @@ def pytest_asyncio_loop_factories(
     if item.get_closest_marker("looptime") is not None:
         return {"asyncio": asyncio.new_event_loop}
     return {"uvloop": uvloop.new_event_loop}
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., SimulatedServer]]:
+    """Start simulated servers; all of them are ended."""
+    started: list[SimulatedServer] = []
+
+    def begin(*arguments: str, ready: bool = True, **more: Any) -> SimulatedServer:
+        server = SimulatedServer(*arguments, **more)
+        started.append(server)
+        if ready:
+            server.await_ready()
+        return server
+
+    yield begin
+    for server in started:
+        server.kill()

@@ -8,7 +8,7 @@ import os
 import re
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,23 +20,6 @@ from tests.conformance.targets import SimulatedServer
 Start = Callable[..., SimulatedServer]
 SMALL = ("--gpu-memory-utilization", "0.4")  # two fit on one card
 LONG = " ".join(f"word{at}" for at in range(300))
-
-
-@pytest.fixture
-def start() -> Iterator[Start]:
-    """Start simulated servers; all of them are ended."""
-    started: list[SimulatedServer] = []
-
-    def begin(*arguments: str, ready: bool = True, **more: Any) -> SimulatedServer:
-        server = SimulatedServer(*arguments, **more)
-        started.append(server)
-        if ready:
-            server.await_ready()
-        return server
-
-    yield begin
-    for server in started:
-        server.kill()
 
 
 def ask(server: SimulatedServer, text: str = LONG, **more: Any) -> dict[str, Any]:

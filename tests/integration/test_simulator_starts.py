@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,23 +21,6 @@ from tests.conformance.targets import SimulatedServer, free_port
 
 Start = Callable[..., SimulatedServer]
 SMALL = ("--gpu-memory-utilization", "0.4")
-
-
-@pytest.fixture
-def start() -> Iterator[Start]:
-    """Start simulated servers; all of them are ended."""
-    started: list[SimulatedServer] = []
-
-    def begin(*arguments: str, ready: bool = True, **more: Any) -> SimulatedServer:
-        server = SimulatedServer(*arguments, **more)
-        started.append(server)
-        if ready:
-            server.await_ready()
-        return server
-
-    yield begin
-    for server in started:
-        server.kill()
 
 
 def first_id(server: SimulatedServer) -> str:

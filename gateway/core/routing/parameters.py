@@ -1,6 +1,6 @@
 """What a request may ask of an engine: the parameter policy, as data.
 
-Travels in the snapshot; checked by ``core/request/policy.py`` at admit.  Defaults are safe for a port that several
+Travels in the snapshot; checked by ``core/request/parameters.py`` at admit.  Defaults are safe for a port that several
 tenants share; the settings say why, one by one.  Must not decide anything.
 """
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from gateway.core.request.body import emit_body, parse_body
 from gateway.core.request.form import parse_form
 from gateway.core.request.media import FIELDS
-from gateway.core.request.policy import RULES, check_parameters
+from gateway.core.request.parameters import RULES, check_parameters
 from gateway.core.routing.parameters import ParameterPolicy
 from gateway.core.stream.summary import Dialect
 from gateway.errors import BadRequest

@@ -29,7 +29,7 @@ class Cap(Struct, frozen=True):
     zero: str = ""
 
 
-class Gate(Struct, frozen=True):
+class Permit(Struct, frozen=True):
     """A field may only be there, and say something, where ``policy.<setting>``."""
 
     setting: str
@@ -38,7 +38,7 @@ class Gate(Struct, frozen=True):
 OFF: Final = "off"
 REFUSED: Final = "refused"
 
-RULES: Final[Mapping[str, Cap | Gate]] = MappingProxyType(
+RULES: Final[Mapping[str, Cap | Permit]] = MappingProxyType(
     {
         "n": Cap("n"),
         "best_of": Cap("best_of"),
@@ -49,14 +49,14 @@ RULES: Final[Mapping[str, Cap | Gate]] = MappingProxyType(
         "logprobs": Cap("logprobs", lowest=0),
         "top_logprobs": Cap("logprobs", lowest=0),
         "prompt_logprobs": Cap("prompt_logprobs", lowest=0, zero=REFUSED),
-        "priority": Gate("priority"),
-        "background": Gate("background"),
-        "chat_template": Gate("chat_template"),
-        "mm_processor_kwargs": Gate("processor_kwargs"),
-        "media_io_kwargs": Gate("processor_kwargs"),
-        "kv_transfer_params": Gate("transfer_params"),
-        "ec_transfer_params": Gate("transfer_params"),
-        "prompt_embeds": Gate("embeds"),
+        "priority": Permit("priority"),
+        "background": Permit("background"),
+        "chat_template": Permit("chat_template"),
+        "mm_processor_kwargs": Permit("processor_kwargs"),
+        "media_io_kwargs": Permit("processor_kwargs"),
+        "kv_transfer_params": Permit("transfer_params"),
+        "ec_transfer_params": Permit("transfer_params"),
+        "prompt_embeds": Permit("embeds"),
     }
 )
 """Field -> its rule."""

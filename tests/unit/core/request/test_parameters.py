@@ -9,7 +9,7 @@ import pytest
 
 from gateway.core.request.body import parse_body
 from gateway.core.request.form import parse_form
-from gateway.core.request.policy import RULES, Cap, Gate, check_fields, check_parameters
+from gateway.core.request.parameters import RULES, Cap, Permit, check_fields, check_parameters
 from gateway.core.routing.parameters import ParameterPolicy
 from gateway.core.stream.summary import Dialect
 from gateway.errors import BadRequest
@@ -150,7 +150,7 @@ def test_a_refusal_never_quotes_what_could_be_a_prompt() -> None:
 def test_every_rule_names_a_setting_of_its_kind() -> None:
     for rule in RULES.values():
         default = getattr(SAFE, rule.setting)
-        assert isinstance(rule, Gate) is isinstance(default, bool)
+        assert isinstance(rule, Permit) is isinstance(default, bool)
         assert not isinstance(rule, Cap) or default >= 0
 
 
