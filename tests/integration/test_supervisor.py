@@ -141,7 +141,7 @@ def test_a_stop_refuses_lets_streams_finish_and_ends_control_last(tmp_path: Path
             await_that(lambda: refused(gateway), "connections are refused")
             busy, idle = (0, 1) if who.startswith("worker 0") else (1, 0)
             await_that(lambda: f"worker {idle} drained" in gateway.journal(), "the idle worker ends")
-            assert f"worker {busy} stop 30" in gateway.journal()
+            await_that(lambda: f"worker {busy} stop 30" in gateway.journal(), "the busy worker is told as well")
             assert "control stop 3" not in gateway.journal()
         assert answer.closed
         assert gateway.await_exit() == 0
