@@ -25,7 +25,7 @@ RELAYED = [
 ]  # fmt: skip
 # What the engine refused by itself, the gateway must not refuse before it.
 LIFTED = ParameterPolicy(background=True, logprobs=1_000_000)
-QUICK = WorkerPolicy(timers=TimerPolicy(stall_s=0.3, first_event_s=0.3), parameters=LIFTED)
+QUICK = WorkerPolicy(timers=TimerPolicy(stall_s=1.0, first_event_s=1.0), parameters=LIFTED)
 PATIENT = WorkerPolicy(parameters=LIFTED)
 
 
@@ -61,7 +61,7 @@ async def test_any_cut_gives_the_same_bytes_and_counts(name: str, data: st.DataO
     """Byte for byte where the engine finished; whole events and one error event where it did not."""
     recording = recordings.load(name)
     size = len(recording.with_head().raw)
-    cuts = data.draw(st.lists(st.integers(0, size), max_size=12))
+    cuts = data.draw(st.lists(st.integers(0, size), max_size=12) if size else st.just([]))  # nothing to cut: one run
     policy = QUICK if recording.end is RecordedEnd.SILENCE else PATIENT
     async with ScriptedBackend() as backend, running_worker() as worker:
         model = (recording.request_body or {}).get("model", "") if isinstance(recording.request_body, dict) else ""
