@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.live.rig import agent, wire
+from tests.live.rig import agent, keys
 from tests.live.rig.agent import Seen
 from tests.live.rig.engine import Engine
 from tests.live.rig.gateway import Gateway
@@ -24,8 +24,7 @@ APIS = {"openai-completions": "chat", "openai-responses": "responses", "anthropi
 @pytest.fixture(scope="module")
 def keyed(start_gateway: GatewayMaker, engine_a: Engine, run_folder: Path) -> Gateway:
     """A gateway whose clients need keys."""
-    auth = {"clients": "keys", "keys_file": str(run_folder / "agent-keys.yaml")}
-    return start_gateway("agent", [engine_a], runtime={"auth": auth})
+    return start_gateway("agent", [engine_a], runtime=keys.wanted(run_folder, "agent"))
 
 
 @pytest.fixture(scope="module", params=APIS)
@@ -35,11 +34,7 @@ def api(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def key(keyed: Gateway, api: str) -> str:
-    """A key that is known to the gateway's workers already."""
-    key = str(keyed.run("keys", "create", f"agent by {api}", "--id", api)["key"])
-    bearer = {"Authorization": f"Bearer {key}"}
-    until(lambda: wire.get(keyed.port, "/v1/models", headers=bearer)[0] == 200, "the key known", within_s=10)
-    return key
+    return keys.make(keyed, api)
 
 
 @pytest.fixture(scope="module")
