@@ -4,6 +4,8 @@ It thinks, calls a tool, sends its result back, thinks again and answers; all of
 three APIs that it knows.
 """
 
+import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +15,7 @@ import pytest
 from tests.live.rig import agent, keys
 from tests.live.rig.agent import Seen
 from tests.live.rig.engine import Engine
-from tests.live.rig.gateway import Gateway
+from tests.live.rig.gateway import ROOT, Gateway
 from tests.live.rig.processes import until
 from tests.live.rig.ways import GatewayMaker
 
@@ -56,8 +58,26 @@ def seen(ask: Callable[[str, str], Seen], keyed: Gateway, key: str) -> Seen:
     return ask(keyed.url, key)
 
 
+def kinds(seen: Seen) -> list[tuple[str, list[str]]]:
+    """What each message is made of."""
+    return [
+        (message["role"], [part["type"] for part in message["content"]])
+        for message in seen.messages
+        if message["role"] != "system"
+    ]
+
+
 def one_line(text: str) -> str:
     return " ".join(text.split())
+
+
+def test_the_configuration_is_the_one_that_the_page_for_clients_shows():
+    blocks = re.findall(r"```json\n(.*?)```", (ROOT / "docs/clients.md").read_text(), re.DOTALL)
+    (shown,) = [json.loads(block) for block in blocks if '"providers"' in block]
+
+    made = agent.models("http://HOST:8080/v1", "openai-completions")
+    made["providers"]["pacekeeper"]["models"][0] |= {"id": "my-model", "contextWindow": 131072, "maxTokens": 16384}
+    assert shown == made
 
 
 def test_the_reasoning_of_both_turns_is_on_the_screen(seen: Seen):
@@ -79,8 +99,7 @@ def test_the_tool_is_run_and_its_result_is_on_the_screen(seen: Seen):
 
 
 def test_the_answer_after_the_tool_s_result_is_on_the_screen(seen: Seen):
-    roles = [message["role"] for message in seen.messages if message["role"] != "system"]
-    assert roles == ["user", "assistant", "toolResult", "assistant"]
+    assert [role for role, _ in kinds(seen)] == ["user", "assistant", "toolResult", "assistant"]
     last = seen.messages[-1]
     (answer,) = [one_line(part["text"]) for part in last["content"] if part["type"] == "text"]
 
@@ -92,13 +111,11 @@ def test_the_answer_after_the_tool_s_result_is_on_the_screen(seen: Seen):
 def test_straight_to_the_engine_the_same_is_seen(seen: Seen, ask: Callable[[str, str], Seen], engine_a: Engine):
     straight = ask(engine_a.url, "unused")
 
-    for role, kind, field in [
-        ("assistant", "thinking", "thinking"),
-        ("assistant", "toolCall", "arguments"),
-        ("assistant", "text", "text"),
-    ]:
-        said = [part[field] for part in straight.parts(role, kind)]
-        assert said == [part[field] for part in seen.parts(role, kind)]
+    assert kinds(straight) == kinds(seen)
+    # The first answer word by word. The second one's prompt is long enough for vLLM to keep a part of it from the run
+    # before, and what is computed in other portions may be rounded otherwise.
+    for kind, said in [("thinking", "thinking"), ("toolCall", "arguments"), ("text", "text")]:
+        assert straight.parts("assistant", kind)[0][said] == seen.parts("assistant", kind)[0][said]
 
 
 def test_the_gateway_s_records_have_two_answers_with_reasoning(seen: Seen, keyed: Gateway, api: str):

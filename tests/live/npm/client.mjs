@@ -69,6 +69,21 @@ const scenes = {
     for await (const chunk of stream) text += chunk.choices[0]?.text ?? "";
     return { text };
   },
+  // In one piece and as a stream; what the stream's deltas were and what its last event holds.
+  responses: async () => {
+    const asked = { model, input: "hello there", temperature: 0 };
+    const texts = (response) => Object.fromEntries(response.output.map((item) => [item.type, item.content[0].text]));
+    const whole = await client.responses.create(asked);
+    const deltas = { reasoning: "", message: "" };
+    let last = null;
+    for await (const event of await client.responses.create({ ...asked, stream: true })) {
+      if (event.type === "response.reasoning_text.delta") deltas.reasoning += event.delta;
+      if (event.type === "response.output_text.delta") deltas.message += event.delta;
+      last = event;
+    }
+    const { type, response } = last;
+    return { whole: texts(whole), text: whole.output_text, deltas, last: type, end: texts(response), usage: response.usage };
+  },
   // The helper that puts a stream together by itself and is strict about what it is given.
   helper: async () => {
     const runner = client.chat.completions.stream({ model, messages: hello, temperature: 0 });
@@ -105,6 +120,7 @@ const scenes = {
     modelStream: await failure(client.chat.completions.create({ model: "other", messages: hello, stream: true })),
     maxTokens: await failure(client.chat.completions.create({ model, messages: hello, max_tokens: 100_000 })),
     temperature: await failure(client.chat.completions.create({ model, messages: hello, temperature: -3 })),
+    responses: await failure(client.responses.create({ model: "other", input: "hello there" })),
     path: await failure(client.get("/nothing/here")),
   }),
   // Reads an endless stream until it breaks; the test breaks it.

@@ -22,15 +22,16 @@ COLUMNS, ROWS = 100, 60
 ANSWER_S = 90.0
 
 
-def provider(base_url: str, api: str, key: str) -> dict[str, Any]:
-    """One entry of the agent's models.json: where the model is and which API it is asked by."""
+def models(base_url: str, api: str) -> dict[str, Any]:
+    """The agent's models.json: where the model is and which API it is asked by; the key is in the environment."""
     compat = {
         "openai-completions": {"supportsDeveloperRole": False, "supportsReasoningEffort": False},
         "openai-responses": {"supportsDeveloperRole": False},
         "anthropic-messages": {"forceAdaptiveThinking": True},
     }[api]
     model = {"id": "tiny", "reasoning": True, "contextWindow": 32_768, "maxTokens": 600}
-    return {"baseUrl": base_url, "api": api, "apiKey": key, "compat": compat, "models": [model]}
+    provider = {"baseUrl": base_url, "api": api, "apiKey": "$PACEKEEPER_KEY", "compat": compat, "models": [model]}
+    return {"providers": {"pacekeeper": provider}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +53,11 @@ class Seen:
         ]
 
 
-def environment(folder: Path) -> dict[str, str]:
+def environment(folder: Path, key: str) -> dict[str, str]:
     """The agent's whole environment."""
     path = f"{Path(node()).parent}:/usr/local/bin:/usr/bin:/bin"
-    return {"PATH": path, "HOME": str(folder), "TERM": "xterm-256color", "LANG": "C.UTF-8"}
+    own = {"PACEKEEPER_KEY": key, "HOME": str(folder)}
+    return {"PATH": path, "TERM": "xterm-256color", "LANG": "C.UTF-8", **own}
 
 
 def written(sessions: Path) -> list[dict[str, Any]]:
@@ -65,20 +67,17 @@ def written(sessions: Path) -> list[dict[str, Any]]:
     return [row["message"] for row in rows if row["type"] == "message"]
 
 
-def ask(folder: Path, prompt: str, **to: str) -> Seen:
-    """Start the agent with a prompt and watch until its last answer stands there; then leave it by its own key.
-
-    `to` is as for `provider`.
-    """
+def ask(folder: Path, prompt: str, *, base_url: str, api: str, key: str) -> Seen:
+    """Start the agent with a prompt and watch until its last answer stands there; then leave it by its own keys."""
     config = folder / ".pi/agent"
     config.mkdir(parents=True)
-    (config / "models.json").write_text(json.dumps({"providers": {"pacekeeper": provider(**to)}}, indent=1))
+    (config / "models.json").write_text(json.dumps(models(base_url, api), indent=1))
     sessions = folder / "sessions"
     command = [node(), str(PROGRAM), *ARGUMENTS, "--session-dir", str(sessions)]
     with AtTerminal(
         [*command, "--model", "pacekeeper/tiny", prompt],
         cwd=folder,
-        env=environment(folder),
+        env=environment(folder, key),
         columns=COLUMNS,
         rows=ROWS,
     ) as agent:
