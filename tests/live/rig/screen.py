@@ -83,6 +83,8 @@ class Screen:
                     self._line_feed()
                 case "\b":
                     self._column = max(0, self._column - 1)
+                case _:  # bells, titles, questions
+                    pass
         elif not private:
             self._move_or_erase(letter, [int(number or 0) for number in re.split("[;:]", numbers)])
 
@@ -104,6 +106,8 @@ class Screen:
                 self._column = min(self.columns, max(1, numbers[1] if len(numbers) > 1 else 1)) - 1
             case "J" | "K":
                 self._erase(letter, numbers[0])
+            case _:  # colours
+                pass
 
     def _erase(self, what: str, how: int) -> None:
         here = self._row * self.columns + min(self._column, self.columns - 1)
