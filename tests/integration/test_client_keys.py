@@ -102,6 +102,7 @@ async def test_a_key_is_for_its_models_and_scopes_whether_there_are_such_models_
         for model in ("large", "no-such-model", ""):
             refused = await ask(worker, body={**ASK, "model": model})
             assert (refused.status, refused.error["code"]) == (403, "key_forbidden"), model
+            assert f"`{model or 'model'}`" in refused.error["message"]
         refused = await ask(worker, "pk-usage")
         assert (refused.status, refused.error["code"]) == (403, "key_forbidden")
         assert len(backend.exchanges) == 1

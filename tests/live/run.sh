@@ -4,8 +4,9 @@
 #
 #   tests/live/run.sh [pytest arguments]          e.g. -k rates -s
 #
-# Prepares everything itself: a CPU vLLM (2.5 GB, about 2 minutes, once), node and the npm client. All of it lies in
-# .live/ and node_modules/, which git ignores; logs of the last run in .live/run. Loopback only.
+# Prepares everything itself: a CPU vLLM (2.5 GB, about 2 minutes, once), node, the npm client and a command-line agent
+# (170 MB). All of it lies in .live/ and node_modules/, which git ignores; logs of the last run in .live/run. Loopback
+# only.
 #
 #   LIVE_VLLM_VENV=DIR   a vLLM that is installed already
 #   LIVE_FOLDER=DIR    another place for logs and stores
@@ -26,6 +27,10 @@ fi
 if ! cmp -s tests/live/npm/package-lock.json tests/live/npm/node_modules/.installed.json; then
     (cd tests/live/npm && PATH="$OLDPWD/$node/bin:$PATH" npm ci --no-audit --no-fund --loglevel=error)
     cp tests/live/npm/package-lock.json tests/live/npm/node_modules/.installed.json
+fi
+if ! cmp -s tests/live/agent/package-lock.json tests/live/agent/node_modules/.installed.json; then
+    (cd tests/live/agent && PATH="$OLDPWD/$node/bin:$PATH" npm ci --ignore-scripts --no-audit --no-fund --loglevel=error)
+    cp tests/live/agent/package-lock.json tests/live/agent/node_modules/.installed.json
 fi
 echo "live: prepared in $((SECONDS - started)) s"
 

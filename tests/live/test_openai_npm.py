@@ -56,14 +56,25 @@ def test_the_clients_own_stream_helper_puts_the_answer_together(served):
     assert answer["finish"] == "stop"
 
 
+def test_responses_say_the_same_in_one_piece_and_as_a_stream(served):
+    seen = play(served, "responses")
+
+    assert list(seen["whole"]) == ["reasoning", "message"]
+    assert all(seen["whole"].values())
+    assert seen["whole"]["message"] == seen["text"]
+    assert seen["deltas"] == seen["end"] == seen["whole"]
+    assert seen["last"] == "response.completed"
+    assert seen["usage"]["output_tokens"] > seen["usage"]["output_tokens_details"]["reasoning_tokens"] > 0
+
+
 def test_an_aborted_stream_frees_the_engine(served, idle: Engine):
     with freed_early(idle):
         assert play(served, "abort")["chunks"] == 20
 
 
-@pytest.mark.parametrize("stream", ["model", "modelStream"])
-def test_an_unknown_model_is_a_not_found_error(served, stream):
-    assert play(served, "errors")[stream]["name"] == "NotFoundError"
+@pytest.mark.parametrize("call", ["model", "modelStream", "responses"])
+def test_an_unknown_model_is_a_not_found_error(served, call):
+    assert play(served, "errors")[call]["name"] == "NotFoundError"
 
 
 def test_bad_values_are_bad_request_errors_with_a_message(served):

@@ -136,8 +136,12 @@ def check_scope(key: Key, scope: KeyScope) -> None:
 
 def check_model(key: Key, names: Iterable[str]) -> None:
     """Raise KeyForbidden when the key is not for a model of any of these ``names``, whether there is one or not."""
-    if not any(map(key.may_use, names)):
-        raise KeyForbidden("this key is not for that model, or takes a model's name", param="model")
+    names = tuple(names)
+    if any(map(key.may_use, names)):
+        return
+    if names and names[0]:
+        raise KeyForbidden(f"this key is not for the model `{names[0][:128]}`", param="model")
+    raise KeyForbidden("this key is for certain models only: name one of them in `model`", param="model")
 
 
 def salt_of(key: Key, *, given: str) -> str:
