@@ -13,7 +13,7 @@ from typing import Protocol
 from gateway.core.stream.http1 import TERMINATOR, BadFraming, Body, OpenBody, chunk
 from gateway.core.stream.summary import Ending
 from gateway.errors import GatewayError
-from gateway.proxy.relay import Ends
+from gateway.proxy.ends import Ends
 from gateway.proxy.wire import ClientWire
 
 

@@ -9,13 +9,13 @@ the write, and can never disturb the stream.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
-from gateway.core.stream.dialects import DONE_DIALECTS, OPENINGS
+from gateway.core.stream.dialects import BEGINNINGS, DONE_DIALECTS
 from gateway.core.stream.edit import Edit
 from gateway.core.stream.envelope import error_event
 from gateway.core.stream.http1 import (
-    SHORT_SIZES,
+    SHORT_MAX_BYTES,
     TERMINATOR,
     BadFraming,
     Body,
@@ -31,6 +31,7 @@ from gateway.core.stream.tap import Tap
 from gateway.core.stream.whole import WholeEvents
 from gateway.errors import GatewayError
 from gateway.proxy.beginning import Beginning
+from gateway.proxy.ends import Ends
 from gateway.proxy.tapping import TAP_BATCH, TapQueue
 from gateway.proxy.wire import ClientWire
 
@@ -38,23 +39,12 @@ LARGE_READ_BYTES: Final = 64 * 1024
 """A read of this size comes from a backend that is faster than the loop; uvloop would go on with it for 8 MiB."""
 
 
-class Ends(Protocol):
-    """Who is told that the upstream body is over."""
-
-    def finish(self, ending: Ending) -> None:
-        """The exchange is over."""
-        ...
-
-    def take_turns(self) -> None:
-        """A large read has been dealt with; others should be before the next one."""
-        ...
-
-
 class StreamRelay:
     """Relays one event stream.  Owner of what is held back and of what the tap has not yet read."""
 
     __slots__ = (
         "_beginning",
+        "_beginnings",
         "_body",
         "_client_chunked",
         "_clock",
@@ -69,11 +59,11 @@ class StreamRelay:
         "_last",
         "_may_be_plain",
         "_needles",
-        "_opening",
         "_pending",
         "_plain",
         "_report",
         "_send",
+        "_stencil",
         "_tap",
         "hold_max_s",
         "last_byte_at",
@@ -119,10 +109,11 @@ class StreamRelay:
         self._last = b""
         self._needles = edit.needles
         self._send = wire.writer()
-        self._opening = OPENINGS[dialect]
+        self._beginnings = BEGINNINGS[dialect]
         self._may_be_plain = client_chunked and isinstance(body, ChunkedBody)
         self._plain = False
         self._pending = self._tap.pending
+        self._stencil = tap.stencil
         self._hold_since: float | None = None
         self.hold_max_s = 0.0
         self.last_byte_at: float | None = None
@@ -143,25 +134,33 @@ class StreamRelay:
     def feed(self, data: bytes) -> None:
         """Bytes off the upstream's wire, without its head.
 
-        Written out for the usual read, one event in one short chunk: this runs once a token.
+        Written out for the usual read, one event in one short chunk: this runs once a token.  Where the stencil knows
+        it, it holds nothing to edit, and the tap needs no more of it than its length.
         """
         now = self._clock()
-        if self._plain and data.endswith(b"\n\n\r\n"):
-            eol = data.find(self._opening, 0, 16)
-            if SHORT_SIZES.get(data[:eol]) == len(data) - eol - 4:
+        size = len(data)
+        if self._plain and size <= SHORT_MAX_BYTES and data.startswith(self._beginnings[size]):
+            seen: bytes | int = 0
+            if self._stencil.passable:
+                seen = self._stencil.fits(data, len(self._beginnings[size]) - _DATA_BYTES)
+            if not seen and data[-4:] == b"\n\n\r\n":
                 for needle in self._needles:
                     if needle in data:
                         break
                 else:
-                    self._send(data)
-                    self.last_byte_at = now
-                    self._last = data
-                    self.response_bytes += len(data)
-                    pending = self._pending
-                    pending.append((data, now))
-                    if len(pending) == TAP_BATCH:
-                        self._tap.run()
-                    return
+                    seen = data
+            if seen:
+                self._send(data)
+                self.last_byte_at = now
+                self._last = data
+                self.response_bytes += size
+                pending = self._pending
+                pending.append((seen, now))
+                if len(pending) == TAP_BATCH:
+                    self._tap.run()
+                    if not self._stencil.passable:
+                        self._stencil.clear(self._needles)
+                return
         self._take(data, now)
 
     def _take(self, data: bytes, now: float) -> None:
@@ -295,4 +294,5 @@ class StreamRelay:
         return self._tap.summary()
 
 
+_DATA_BYTES: Final = len(b"data: ")
 _MARKER_TAIL: Final = 64

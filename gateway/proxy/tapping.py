@@ -25,16 +25,14 @@ class TapQueue:
         self._tap = tap
         self._clock = clock
         self._summary: StreamSummary | None = None
-        self.pending: list[tuple[bytes, float]] = []
+        self.pending: list[tuple[bytes | int, float]] = []
 
     def run(self) -> None:
-        """Have the tap read what waits: (one short HTTP chunk with its framing, when it came) each.
+        """Have the tap read what waits: (one short HTTP chunk with its framing, or what the stencil said of it; when).
 
         Never raises: a failure inside switches the tap off and is flagged.
         """
-        feed = self._tap.feed
-        for data, at in self.pending:
-            feed(data[data.find(b"\r\n") + 2 : -2], at)
+        self._tap.feed_chunks(self.pending)
         self.pending.clear()
 
     def read(self, payloads: list[bytes], now: float) -> None:

@@ -9,9 +9,11 @@ tap counts it.
 from __future__ import annotations
 
 from msgspec import Raw, Struct, json
+from msgspec.structs import replace
 
 from gateway.core.stream.answer import Answer
 from gateway.core.stream.chunk import ABSENT, utf8_bytes
+from gateway.core.stream.stencil import Stencil
 
 
 class Function(Struct, gc=False):
@@ -67,13 +69,17 @@ def tool_bytes(calls: list[ToolCall]) -> int:
     return sum(utf8_bytes(call.function.arguments or "") for call in calls if call.function is not None)
 
 
+_TEXTS = ("content", "reasoning", "reasoning_content")
+
+
 class ChatReader:
-    """Writes what chat events mean into one answer."""
+    """Writes what chat events mean into one answer, and teaches a stencil the usual ones."""
 
-    __slots__ = ("_answer", "_decode", "_timeline")
+    __slots__ = ("_answer", "_decode", "_stencil", "_timeline")
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: Answer, stencil: Stencil) -> None:
         self._answer = answer
+        self._stencil = stencil
         self._timeline = answer.timeline
         self._decode = json.Decoder(_ChatChunk).decode
 
@@ -87,6 +93,25 @@ class ChatReader:
             self._read_choices(chunk.choices, now)
         if chunk.usage is not ABSENT or chunk.metrics is not ABSENT or chunk.error is not ABSENT:
             self._answer.take(usage=chunk.usage, metrics=chunk.metrics, error=chunk.error, whole=not chunk.choices)
+        elif self._stencil.teachable:
+            self._teach(data, chunk)
+
+    def _teach(self, data: bytes, chunk: _ChatChunk) -> None:
+        """An event of one choice with text in one channel and nothing else: there will be more of its kind."""
+        match chunk.choices:
+            case [_ChatChoice(delta=Delta(tool_calls=None) as delta, finish_reason=None) as choice]:
+                texts = [name for name in _TEXTS if getattr(delta, name)]
+            case _:
+                return
+        if len(texts) != 1 or choice.index not in self._answer.choices:
+            return
+        [name] = texts
+
+        def same(other: bytes, text: str) -> bool:
+            expected = replace(chunk, choices=[replace(choice, delta=replace(delta, **{name: text}))])
+            return self._decode(other) == expected
+
+        self._stencil.learn(data, name.encode(), getattr(delta, name), reasoning=name != "content", same=same)
 
     def _read_choices(self, choices: list[_ChatChoice], now: float) -> None:
         answer, timeline = self._answer, self._timeline
@@ -114,12 +139,13 @@ class ChatReader:
 
 
 class CompletionsReader:
-    """Writes what completions events mean into one answer."""
+    """Writes what completions events mean into one answer, and teaches a stencil the usual ones."""
 
-    __slots__ = ("_answer", "_decode", "_timeline")
+    __slots__ = ("_answer", "_decode", "_stencil", "_timeline")
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: Answer, stencil: Stencil) -> None:
         self._answer = answer
+        self._stencil = stencil
         self._timeline = answer.timeline
         self._decode = json.Decoder(_TextChunk).decode
 
@@ -144,3 +170,19 @@ class CompletionsReader:
             timeline.chunk(now, content=content)
         if chunk.usage is not ABSENT or chunk.metrics is not ABSENT or chunk.error is not ABSENT:
             answer.take(usage=chunk.usage, metrics=chunk.metrics, error=chunk.error, whole=not chunk.choices)
+        elif self._stencil.teachable:
+            self._teach(data, chunk)
+
+    def _teach(self, data: bytes, chunk: _TextChunk) -> None:
+        match chunk.choices:
+            case [_TextChoice(text=str(text), finish_reason=None) as choice] if text:
+                pass
+            case _:
+                return
+        if choice.index not in self._answer.choices:
+            return
+
+        def same(other: bytes, text: str) -> bool:
+            return self._decode(other) == replace(chunk, choices=[replace(choice, text=text)])
+
+        self._stencil.learn(data, b"text", text, reasoning=False, same=same)

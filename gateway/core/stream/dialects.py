@@ -9,18 +9,22 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
+from gateway.core.stream.http1 import short_beginnings
 from gateway.core.stream.summary import Dialect
 
-OPENINGS: Final[Mapping[Dialect, bytes]] = MappingProxyType(
+_DATA: Final = short_beginnings(b"\r\ndata: ")
+_EVENT: Final = short_beginnings(b"\r\nevent: ")
+
+BEGINNINGS: Final[Mapping[Dialect, tuple[bytes, ...]]] = MappingProxyType(
     {
-        Dialect.CHAT: b"\r\ndata: ",
-        Dialect.COMPLETIONS: b"\r\ndata: ",
-        Dialect.RESPONSES: b"\r\nevent: ",
-        Dialect.MESSAGES: b"\r\nevent: ",
-        Dialect.TRANSCRIPTION: b"\r\ndata: ",
+        Dialect.CHAT: _DATA,
+        Dialect.COMPLETIONS: _DATA,
+        Dialect.RESPONSES: _EVENT,
+        Dialect.MESSAGES: _EVENT,
+        Dialect.TRANSCRIPTION: _DATA,
     }
 )
-"""End of a chunk's size line and the beginning of the dialect's usual event: comments never look like it."""
+"""How a read of the dialect's usual event begins, by its length: comments never look like it."""
 
 DONE_DIALECTS: Final = frozenset({Dialect.CHAT, Dialect.COMPLETIONS, Dialect.TRANSCRIPTION})
 """Those whose streams end with ``data: [DONE]``."""

@@ -9,8 +9,6 @@ that a callback parser hides; httptools is its reference in the tests.  Must not
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Final
 
 from msgspec import Struct
@@ -21,12 +19,26 @@ MAX_LENGTH_DIGITS: Final = 18
 TERMINATOR: Final = b"0\r\n\r\n"
 
 SHORT_MAX_BYTES: Final = 2048
+"""Of a read that is looked at as one short chunk."""
 
-SHORT_SIZES: Final[Mapping[bytes, int]] = MappingProxyType(
-    {form % size: size for size in range(1, SHORT_MAX_BYTES) for form in (b"%x", b"%X")}
-)
-"""Size line -> size of the chunks that nearly all events of one token come in (200 to 300 bytes): a look-up is quicker
-than parsing, and as strict."""
+_NEVER: Final = b"\x00"
+
+
+def short_beginnings(opening: bytes) -> tuple[bytes, ...]:
+    """For each length of a read up to `SHORT_MAX_BYTES`: how it begins if it is one whole chunk led by ``opening``.
+
+    That is its size line, in lower case as every server known writes it, and ``opening``, which begins with the line's
+    end.  Nearly all events of one token are such reads (200 to 300 bytes); comparing is quicker than parsing, and as
+    strict.
+    """
+    beginnings = [_NEVER] * (SHORT_MAX_BYTES + 1)
+    for size in range(1, SHORT_MAX_BYTES):
+        line = b"%x" % size
+        length = len(line) + 2 + size + 2
+        if length <= SHORT_MAX_BYTES:
+            beginnings[length] = line + opening
+    return tuple(beginnings)
+
 
 _HEX: Final = frozenset(b"0123456789abcdefABCDEF")
 _STATUS: Final = re.compile(rb"(HTTP/1\.[01]) ([1-9][0-9]{2})(?: ([^\r\n\x00]*))?")

@@ -60,6 +60,11 @@ class EventFramer:
         self._skipping = False
         self.oversize = 0
 
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is held: the next byte begins an event."""
+        return not (self._busy or self._tail or self._skip_lf)
+
     def feed(self, data: bytes) -> list[Event]:
         """Return the events that end in ``data``, in order."""
         events: list[Event] = []

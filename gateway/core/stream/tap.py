@@ -7,7 +7,7 @@ the rest of the stream and is flagged.  Its state does not grow with the stream.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Protocol, assert_never
 
 from gateway.core.stream.answer import Answer
@@ -19,6 +19,7 @@ from gateway.core.stream.messages import MessagesReader
 from gateway.core.stream.report import Defects, report_replay, report_stream
 from gateway.core.stream.responses import ResponsesReader
 from gateway.core.stream.sse import EventFramer
+from gateway.core.stream.stencil import Stencil
 from gateway.core.stream.summary import Dialect, Flag, RequestShape, StreamSummary
 from gateway.core.stream.tagged import TaggedReader
 
@@ -39,7 +40,7 @@ class Tap:
     same summary however they are cut.  ``on_id`` is told the id of a response as soon as it is known.
     """
 
-    __slots__ = ("_answer", "_bad_events", "_disabled", "_framer", "_read", "_shape", "_timeline")
+    __slots__ = ("_answer", "_bad_events", "_disabled", "_framer", "_read", "_shape", "_timeline", "stencil")
 
     def __init__(
         self,
@@ -54,7 +55,8 @@ class Tap:
         self._answer = Answer()
         self._timeline = self._answer.timeline
         self._framer = EventFramer(max_event_bytes)
-        self._read = _make_reader(dialect, self._answer, tags=tags, on_id=on_id).read
+        self.stencil = Stencil(max_event_bytes)
+        self._read = _make_reader(dialect, self._answer, self.stencil, tags=tags, on_id=on_id).read
         self._shape = shape
         self._bad_events = 0
         self._disabled = False
@@ -71,6 +73,29 @@ class Tap:
             for name, payload in self._framer.feed(data):
                 self._take(payload, now, name)
         except Exception:  # noqa: BLE001  (a defect of ours must cost the numbers of this stream, never the stream)
+            self._disabled = True
+
+    def feed_chunks(self, chunks: Iterable[tuple[bytes | int, float]]) -> None:
+        """Read short HTTP chunks, whole events each, and when each came.
+
+        A chunk has its framing (hexadecimal digits, no extension); the ``stencil`` may have been asked already, then
+        what it said stands in its place.  Never raises.
+        """
+        if self._disabled:
+            return
+        fits, steady = self.stencil.fits, self._timeline.steady
+        try:
+            for data, now in chunks:
+                if isinstance(data, int):
+                    steady(now, data)
+                    continue
+                start = data.find(b"\n") + 1
+                text_bytes = fits(data, start) if self._framer.idle else 0
+                if text_bytes:
+                    steady(now, text_bytes)
+                else:
+                    self.feed(data[start:-2], now)
+        except Exception:  # noqa: BLE001  (as in feed)
             self._disabled = True
 
     def close(self, now: float) -> StreamSummary:
@@ -104,15 +129,15 @@ class Tap:
 
 
 def _make_reader(
-    dialect: Dialect, answer: Answer, *, tags: ThinkTags | None, on_id: Callable[[str], None] | None
+    dialect: Dialect, answer: Answer, stencil: Stencil, *, tags: ThinkTags | None, on_id: Callable[[str], None] | None
 ) -> EventReader:
     match dialect:
         case Dialect.CHAT | Dialect.COMPLETIONS if tags is not None:
             return TaggedReader(answer, tags)
         case Dialect.CHAT | Dialect.TRANSCRIPTION | Dialect.OPAQUE:  # the last has no streams
-            return ChatReader(answer)
+            return ChatReader(answer, stencil)
         case Dialect.COMPLETIONS:
-            return CompletionsReader(answer)
+            return CompletionsReader(answer, stencil)
         case Dialect.RESPONSES:
             return ResponsesReader(answer, on_id)
         case Dialect.MESSAGES:

@@ -67,6 +67,27 @@ class Timeline:
         if self.start is None:
             self.start = now
 
+    def steady(self, now: float, size: int) -> None:
+        """Note an event of ``size`` bytes of content, or less than 0 of reasoning, in a channel that has begun.
+
+        `event` and `chunk` in one: most events of a stream are such.
+        """
+        self.events += 1
+        self.last_event = now
+        last = self.last_token
+        gap_s = 0.0 if last is None else now - last
+        self.gaps.add(gap_s)
+        if gap_s <= 0.0 and now == self.first_token:
+            self.early_chunks += 1
+        self.last_token = now
+        self.chunks += 1
+        if size > 0:
+            self.content_bytes += size
+            self.content_s += gap_s
+        else:
+            self.reasoning_bytes -= size
+            self.reasoning_s += gap_s
+
     def chunk(self, now: float, *, reasoning: int = 0, content: int = 0, tool: int = 0) -> None:
         """Note a token-bearing chunk of so many bytes in each channel; a gap is shared out by length."""
         last = self.last_token

@@ -13,7 +13,6 @@ from gateway.core.stream.http1 import (
     MAX_HEAD_BYTES,
     MAX_SIZE_LINE_BYTES,
     SHORT_MAX_BYTES,
-    SHORT_SIZES,
     BadFraming,
     ChunkedBody,
     OpenBody,
@@ -23,6 +22,7 @@ from gateway.core.stream.http1 import (
     ends_event,
     last_event_end,
     parse_head,
+    short_beginnings,
 )
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Type: Text/Event-Stream; charset=utf-8\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -187,12 +187,25 @@ def test_an_open_body_ends_with_its_connection() -> None:
     assert body.ended
 
 
-def test_the_table_of_short_sizes_is_as_strict_as_the_parser() -> None:
-    for line, size in SHORT_SIZES.items():
-        body = ChunkedBody()
-        assert body.feed(line + b"\r\n" + b"x" * size + b"\r\n") == [b"x" * size]
-    for line in (b"", b"0", b"01", b"+1", b"0x1", b"1_0", b" 1", b"1;x", b"%x" % SHORT_MAX_BYTES):
-        assert line not in SHORT_SIZES
+def test_a_read_that_begins_as_its_length_says_is_one_whole_chunk() -> None:
+    beginnings = short_beginnings(b"\r\ndata: ")
+    lengths = set()
+    for size in range(6, SHORT_MAX_BYTES):
+        payload = b"data: " + b"x" * (size - 6)
+        read = b"%x\r\n%b\r\n" % (size, payload)
+        if len(read) <= SHORT_MAX_BYTES:
+            lengths.add(len(read))
+            assert read.startswith(beginnings[len(read)])
+            assert ChunkedBody().feed(read) == [payload]
+    for length in set(range(SHORT_MAX_BYTES + 1)) - lengths:
+        # Too short for the opening, or between two widths of the size line.
+        assert len(beginnings[length]) + 2 > length or beginnings[length] == b"\0"
+
+
+@pytest.mark.parametrize("line", [b"", b"0", b"01a", b"+1a", b"0x1a", b"1_a", b" 1a", b"1a;x", b"1A", b"1b"])
+def test_no_other_size_line_passes_for_it(line: bytes) -> None:
+    read = line + b"\r\n" + b"data: " + b"x" * (0x1A - 6) + b"\r\n"
+    assert not read.startswith(short_beginnings(b"\r\ndata: ")[len(read)])
 
 
 @pytest.mark.parametrize(
