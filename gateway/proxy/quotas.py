@@ -88,6 +88,8 @@ class Quotas:
                 retry_after_s=refusal.retry_after_s,
             )
         visit.entered = meter.enter(self._clock())
+        if visit.reserves:
+            visit.reserved = meter.set_aside(visit.reserves, now=self._clock(), now_wall=self._wall())
 
     def _judge(self, key: Key, meter: KeyMeter) -> Refusal | None:
         limits = self._limits.get(key.id)
@@ -149,6 +151,8 @@ class Quotas:
             return
         now, meter = self._clock(), self._meter(key.id)
         meter.leave(visit.entered, now, served=visit.attempts > 0)
+        if visit.reserved is not None:
+            meter.back(visit.reserved, now=now, now_wall=self._wall())
         if tokens:
             meter.charge(tokens, now=now, now_wall=self._wall())
         if self._patient:

@@ -15,6 +15,7 @@ import pytest
 from gateway.core.admission.keys import Key, KeyDefaults, KeyLimits, KeyScope, digest_of
 from gateway.core.admission.usage import KeyUsage, UsageCount
 from gateway.core.link.messages import Shares, UsageTold
+from gateway.core.request.response_id import response_id
 from gateway.core.routing.snapshot import ModelCard
 from tests.fakes.backend import Request, Script, ScriptedBackend, answer
 from tests.fakes.client import Answer, RawClient, raw_client
@@ -109,9 +110,10 @@ async def test_a_key_is_for_its_models_and_scopes_whether_there_are_such_models_
 
 async def test_a_key_for_some_models_may_ask_for_what_was_made_before() -> None:
     async with keyed(key(models=("tiny",))) as (backend, worker), raw_client(worker.port) as client:
-        backend.fixed["/v1/responses/resp_1"] = answer(b'{"id":"resp_1","object":"response","status":"completed"}')
-        assert (await get(client, "/v1/responses/resp_1")).status == 401
-        seen = await get(client, "/v1/responses/resp_1", f"Authorization: Bearer {SECRET}")
+        path = "/v1/responses/" + response_id("alice", chance=bytes(16))
+        backend.fixed[path] = answer(b'{"id":"resp_1","object":"response","status":"completed"}')
+        assert (await get(client, path)).status == 401
+        seen = await get(client, path, f"Authorization: Bearer {SECRET}")
         assert seen.status == 200
 
 
