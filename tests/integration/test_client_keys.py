@@ -249,7 +249,7 @@ async def test_a_key_is_told_its_own_usage() -> None:
             await worker.until(lambda: bool(worker.questions))
             (question,) = worker.questions
             assert question.key_id == "alice"
-            count = UsageCount(requests=2, prompt_tokens=10, completion_tokens=30)
+            count = UsageCount(requests=2, prompt_tokens=10, completion_tokens=30, reasoning_tokens=12)
             usage = KeyUsage(
                 since_wall=86400.0,
                 today=count,
@@ -257,16 +257,28 @@ async def test_a_key_is_told_its_own_usage() -> None:
                 minute_requests=1,
                 minute_tokens=20,
                 complete=True,
+                minute_empty_s=41.2,
+                held={"day": 140, "concurrency": 1},
             )
             worker.usage.told(UsageTold(number=question.number + 1, usage=usage))
             worker.usage.told(UsageTold(number=question.number, usage=usage))
             seen = await asking
         assert seen.status == 200
         told = json.loads(seen.body)
-        counted = {"requests": 2, "prompt_tokens": 10, "completion_tokens": 30, "tokens": 40}
-        assert told["today"] == {"since": 86400, **counted, "token_limit": 500}
+        counted = {"requests": 2, "prompt_tokens": 10, "completion_tokens": 30, "reasoning_tokens": 12, "tokens": 40}
+        day = {"since": 86400, "until": 172800, "token_limit": 500, "tokens_left": 360}
+        assert told["today"] == {**day, **counted}
         assert told["models"] == {"tiny": counted}
-        assert told["minute"] == {"requests": 1, "request_limit": None, "tokens": 20, "token_limit": None}
+        assert told["minute"] == {
+            "requests": 1,
+            "request_limit": None,
+            "requests_left": None,
+            "tokens": 20,
+            "token_limit": None,
+            "tokens_left": None,
+            "empty_in_s": 42,
+        }
+        assert told["concurrency"] == {"limit": None, "left": None}
         assert (told["key"], told["name"], told["approximate"]) == ("alice", "Alice", False)
 
 
