@@ -148,8 +148,11 @@ class Gate:
         return await self._room.wait(visit)
 
     def may_hold(self, visit: Visit) -> bool:
-        """Whether a request that no backend took may wait for one to come back."""
-        return not self._plain and self._room.may_hold(visit)
+        """Whether a request that could not reach its backend may wait for any to come back.
+
+        Not where only that one can answer.
+        """
+        return not self._plain and visit.only is None and self._room.may_hold(visit)
 
     def refused(self, visit: Visit, error: GatewayError) -> None:
         """Count a request that was not let in."""

@@ -220,10 +220,9 @@ class Pipeline:
         visit.error = error
         if visit.backend is not None:
             self._settler.attempt_failed(visit.backend.name, error.code)
-        if not self._has_other(visit):
-            if self._gate.may_hold(visit):
-                visit.tried.clear()
-                return False
+        if self._gate.may_hold(visit):
+            visit.tried.pop()  # it is passed over for a moment, and may be the one that comes back
+        elif not self._has_other(visit):
             raise NothingServing(error.message, retry_after_s=RETRY_AFTER_S) from error
         return False
 
