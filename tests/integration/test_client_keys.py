@@ -231,17 +231,6 @@ async def test_what_a_key_gets_by_default_and_what_a_request_says_instead() -> N
         assert b"pacekeeper" not in (await ask(worker, headers={"X-Gateway-Metrics": "none"})).body
 
 
-async def test_a_salt_goes_upstream_that_is_the_key_s_own_and_not_the_key() -> None:
-    async with keyed(key(cache_salt=True), key("b", "pk-b", cache_salt=True), key("c", "pk-c")) as (backend, worker):
-        for secret in (SECRET, SECRET, "pk-b", "pk-c"):
-            assert (await ask(worker, secret)).status == 200
-        await ask(worker, body={**ASK, "cache_salt": "mine"})
-        salts = [json.loads(it.request.body).get("cache_salt") for it in backend.exchanges]
-        assert salts[0] == salts[1]
-        assert salts[3] is None
-        assert len({salts[0], salts[2], salts[4], "mine"}) == 4
-
-
 async def test_a_key_is_told_its_own_usage() -> None:
     async with keyed(key(name="Alice", limits=KeyLimits(tokens_per_day=500))) as (_, worker):
         async with raw_client(worker.port) as client:

@@ -79,7 +79,6 @@ async def test_requests_wait_at_both_workers_and_are_served_when_one_engine_is_b
 
         await running.until(stored, "all have their record", within_s=WITHIN_S)
         records = await running.history()
-        assert {it["slot"] for it in records} == {0, 1} or len(records) == 12
         assert all(it["queue_s"] > 0 and it["outcome"] == "ok" for it in records)
 
 
