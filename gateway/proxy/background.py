@@ -115,6 +115,7 @@ class Background:
         if self._over:
             self._settle(visit, record, visit.reserves)
             return True
+        visit.known_by()
         visit.body = None
         kept = self._kept[visit.made] = _Kept(visit, record, visit.backend)
         kept.task = aio.spawn(self._follow(kept), name="background")

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from gateway.core.link.messages import RequestRecord
 from gateway.core.routing.endpoints import Endpoint
+from gateway.core.stream.summary import Outcome
 from gateway.proxy.background import Background
 from gateway.proxy.gate import Gate
 from gateway.proxy.route import Desk
@@ -44,10 +45,12 @@ class Ends:
     def of(self, visit: Visit) -> None:
         """A request's answer has ended, however it did."""
         record = self._settler.record(visit)
-        self._testimony.of_end(visit, record)
         if visit.thing:
             self.background.look(visit.thing)
-        if not self.background.keep(visit, record):
+        kept = self.background.keep(visit, record)
+        if not kept or record.outcome is not Outcome.OK:  # of what an engine has only begun nothing good is known
+            self._testimony.of_end(visit, record)
+        if not kept:
             self._settle(visit, record, 0)
 
     def _settle(self, visit: Visit, record: RequestRecord, at_least: int) -> None:

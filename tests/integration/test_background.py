@@ -12,8 +12,10 @@ import pytest
 
 from gateway.control.keysfile import replace_file
 from gateway.core.admission.keys import KeyLimits
-from gateway.core.link.messages import RequestRecord
-from gateway.core.stream.summary import Exactness, Outcome
+from gateway.core.link.messages import Quarantine, RequestRecord
+from gateway.core.request.body import parse_body
+from gateway.core.request.fingerprint import fingerprint
+from gateway.core.stream.summary import Dialect, Exactness, Outcome
 from gateway.proxy import background
 from gateway.settings.keys import write_keys
 from tests.fakes.client import raw_client
@@ -25,6 +27,7 @@ from tests.integration.test_key_responses import get as retrieve
 
 pytestmark = pytest.mark.asyncio
 
+RESPONSES = Dialect.RESPONSES
 DAILY = KeyLimits(tokens_per_day=1000, tokens_per_minute=900)
 
 
@@ -220,6 +223,24 @@ async def test_no_more_are_kept_than_allowed(monkeypatch: pytest.MonkeyPatch) ->
         engine.finish(things[0])
         await ended(worker)
         assert (await post(worker, background=True)).status == 200
+
+
+async def test_what_an_engine_has_only_begun_clears_no_suspicion() -> None:
+    """Of a request that engines may die of; see docs/routing.md."""
+    async with crew(engines=1, workers=1) as ((worker,), (engine,)):
+        bodies = {True: {"background": True}, False: {}}
+        known = {
+            kind: fingerprint(parse_body(json.dumps({"model": "tiny", "input": "x", **more}).encode(), RESPONSES))
+            for kind, more in bodies.items()
+        }
+        worker.desk.apply(Quarantine(suspects=tuple(known.values()), until={}))
+        thing = await make(worker, "", background=True)
+        assert worker.failures == []
+        await make(worker, "")
+        await worker.until(lambda: [it.fingerprint for it in worker.failures] == [known[False]])
+        engine.finish(thing)
+        await ended(worker, 2)
+        assert [it.fingerprint for it in worker.failures] == [known[False]]
 
 
 async def test_without_keys_its_tokens_are_measured_too_and_an_id_that_is_there_twice_is_followed_once() -> None:
