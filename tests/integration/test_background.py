@@ -280,6 +280,7 @@ async def test_an_answer_too_long_to_be_read_ends_it() -> None:
         assert used(worker) == 100, "nobody knows, so what was set aside counts"
 
 
+@pytest.mark.timeout(180)
 async def test_usage_tells_of_it_once_over_three_workers(tmp_path: Path) -> None:
     path = tmp_path / "keys.json"
     replace_file(path, write_keys([key("alice", limits=DAILY)]))

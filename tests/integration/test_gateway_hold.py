@@ -16,7 +16,7 @@ from tests.fakes.client import Answer
 from tests.fakes.gateway_process import GatewayProcess, connection, gateway
 from tests.fakes.paced_engine import PacedEngine, engines, request
 
-pytestmark = pytest.mark.asyncio
+pytestmark = [pytest.mark.asyncio, pytest.mark.timeout(180)]  # whole gateways, on machines that have much else to do
 
 QUICK = {"health_s": 0.2}
 LONG_S = 120

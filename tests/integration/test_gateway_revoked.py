@@ -18,7 +18,7 @@ from tests.fakes.paced_engine import request
 from tests.integration.test_gateway_keys import REVOKED_WITHIN_S, key, keyed, secret, status_of
 from tests.integration.test_relay_endings import HEAD, chunk
 
-pytestmark = pytest.mark.asyncio
+pytestmark = [pytest.mark.asyncio, pytest.mark.timeout(180)]  # whole gateways, on machines that have much else to do
 
 EVERY_WORKER = 20
 """So many fresh connections in a row miss one of three workers but once in a thousand times."""

@@ -195,6 +195,7 @@ async def test_a_default_that_changes_holds_from_the_next_request_on(tmp_path: P
                 assert read("chat", seen.body, stream=True) == expected
 
 
+@pytest.mark.timeout(180)
 async def test_two_real_workers_pass_a_reader_on_by_the_key_s_default_alone(tmp_path: Path) -> None:
     path = tmp_path / "keys.json"
     replace_file(path, write_keys([key("alice", Delivery.SIDE), key("bob")]))

@@ -209,6 +209,7 @@ async def test_what_the_body_says_otherwise_goes_upstream_as_it_came() -> None:
         assert "request_id" not in json.loads(engines[0].backend.exchanges[-1].request.body), "of responses alone"
 
 
+@pytest.mark.timeout(180)
 async def test_a_response_is_still_its_key_s_alone_when_workers_and_control_were_replaced(tmp_path: Path) -> None:
     path = tmp_path / "keys.json"
     replace_file(path, write_keys([ALICE, BOB]))

@@ -108,6 +108,7 @@ async def test_it_stands_in_no_log_record_message_or_answer(caplog: pytest.LogCa
     assert not any(secret.encode() in text for secret in secrets for text in texts)
 
 
+@pytest.mark.timeout(180)
 async def test_it_is_the_same_at_every_worker_and_after_a_restart_and_is_written_nowhere(tmp_path: Path) -> None:
     path = tmp_path / "keys.json"
     replace_file(path, write_keys([ALICE, BOB]))

@@ -18,7 +18,7 @@ from tests.fakes.backend import Request, Script, ScriptedBackend, answer
 from tests.fakes.client import Answer
 from tests.fakes.gateway_process import GatewayProcess, connection, gateway, get
 
-pytestmark = pytest.mark.asyncio
+pytestmark = [pytest.mark.asyncio, pytest.mark.timeout(180)]  # whole gateways, on machines that have much else to do
 
 WITHIN_S = 20.0
 PROMPT, COMPLETION, REASONING = 7, 20, 5
