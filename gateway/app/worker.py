@@ -20,7 +20,16 @@ from gateway.aio import Nursery, every
 from gateway.app.accepting import Accepting
 from gateway.app.certificate import ServerCertificate
 from gateway.app.spec import InstallSpec
-from gateway.core.link.messages import ControlMessage, DrainAck, Heartbeat, NewKeys, NewSnapshot, Shares, UsageTold
+from gateway.core.link.messages import (
+    AskUsage,
+    ControlMessage,
+    DrainAck,
+    Heartbeat,
+    NewKeys,
+    NewSnapshot,
+    Shares,
+    UsageTold,
+)
 from gateway.core.routing.endpoints import ENDPOINTS
 from gateway.errors import OperatorError
 from gateway.proxy.gate import Gate
@@ -93,7 +102,7 @@ class WorkerShell:
         self._desk = Desk(slot=slot, clock=self._clock, acknowledge=self._acknowledge, share=share)
         self._hurried: asyncio.TimerHandle | None = None
         self._gate = Gate(desk=self._desk, clock=self._clock, with_keys=keys, lone=lone, hurry=self._hurry)
-        self._usage = UsageDesk(self._link.ask)
+        self._usage = UsageDesk(self._ask_usage)
         self._settler = Settler(
             slot=slot, clock=self._clock, offer=self._link.offer, report_failure=self._link.offer_failure
         )
@@ -214,6 +223,10 @@ class WorkerShell:
     def _hurry_now(self) -> None:
         self._hurried = None
         self._link.beat_soon()
+
+    def _ask_usage(self, question: AskUsage) -> bool:
+        self._link.beat_soon()  # what this worker itself holds of the key's limits goes before the question
+        return self._link.ask(question)
 
     def _lost_control(self) -> None:
         self._desk.lost_control()

@@ -6,7 +6,9 @@ when that is damaged.  Must not do I/O or read a clock: the time of day is set b
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from msgspec.structs import replace
 
 from gateway.control import inbox
 from gateway.control.inbox import Action
@@ -65,9 +67,10 @@ class Clients:
         before, self._day = self._day, day_of(self.now_wall)
         return before not in {0, self._day}
 
-    def usage_of(self, key_id: str, now: float) -> KeyUsage:
-        """What a key has used."""
-        return self._usage.of(key_id, now=now, now_wall=self.now_wall)
+    def usage_of(self, key_id: str, now: float, *, held: Callable[[str], int]) -> KeyUsage:
+        """What a key has used; ``held(limit)`` knows what counts against one."""
+        usage = self._usage.of(key_id, now=now, now_wall=self.now_wall)
+        return replace(usage, held={resource.value: held(resource.of(key_id)) for resource in Resource})
 
     def tokens_today(self, resource: str) -> int:
         """Tokens of today of the key that a limit of the day is about."""
@@ -81,7 +84,10 @@ def count_of(record: RequestRecord) -> UsageCount:
     if summary is None:
         return UsageCount(requests=1)
     return UsageCount(
-        requests=1, prompt_tokens=summary.prompt_tokens or 0, completion_tokens=summary.completion_tokens or 0
+        requests=1,
+        prompt_tokens=summary.prompt_tokens or 0,
+        completion_tokens=summary.completion_tokens or 0,
+        reasoning_tokens=summary.reasoning_tokens or 0,
     )
 
 

@@ -20,6 +20,7 @@ from gateway.control.link import WorkerRef
 from gateway.control.probe import HEALTH_PATH, METRICS_PATH, MODELS_PATH
 from gateway.control.roster import Roster
 from gateway.control.tellings import reading, told
+from gateway.core.admission.usage import KeyUsage
 from gateway.core.link.messages import (
     AskUsage,
     BackendFailure,
@@ -231,12 +232,6 @@ class ControlState:
 
     # --- workers --------------------------------------------------------------------------------------------------
 
-    def _worker(self, event: inbox.WorkerSaid | inbox.WorkerLeft, now: float) -> Iterator[Action]:
-        if isinstance(event, inbox.WorkerSaid):
-            yield from self._worker_said(event, now)
-        else:
-            yield from self._worker_left(event.worker, now)
-
     def _worker_said(self, event: inbox.WorkerSaid, now: float) -> Iterator[Action]:
         worker = event.worker
         match event.message:
@@ -260,9 +255,12 @@ class ControlState:
             case DrainAck() as ack:
                 self.roster.acknowledge(worker, ack)
             case AskUsage(number=number, key_id=key_id):
-                yield inbox.SendTo(worker, UsageTold(number=number, usage=self.clients.usage_of(key_id, now)))
+                yield inbox.SendTo(worker, UsageTold(number=number, usage=self._used(key_id, now)))
             case _:
                 assert_never(event.message)
+
+    def _used(self, key_id: str, now: float) -> KeyUsage:
+        return self.clients.usage_of(key_id, now, held=self.roster.ledger.held)
 
     def _settled(self, records: list[RequestRecord], failures: list[BackendFailure], now: float) -> Iterator[Action]:
         if records:

@@ -13,7 +13,7 @@ from typing import Protocol
 from gateway.core.stream.http1 import TERMINATOR, BadFraming, Body, OpenBody, chunk
 from gateway.core.stream.summary import Ending
 from gateway.errors import GatewayError
-from gateway.proxy.ends import Ends
+from gateway.proxy.relay_owner import RelayOwner
 from gateway.proxy.wire import ClientWire
 
 
@@ -56,7 +56,7 @@ class AnswerRelay:
     def __init__(
         self,
         *,
-        exchange: Ends,
+        exchange: RelayOwner,
         wire: ClientWire,
         make_head: HeadMaker,
         body: Body,

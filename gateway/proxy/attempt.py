@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 
 from gateway.core.admission.keys import salt_of
-from gateway.core.request.body import JSON, emit_body, given_salt, salted
+from gateway.core.request.body import JSON, ParsedBody, emit_body, given_salt, salted
+from gateway.core.request.response_id import CHANCE_BYTES, named, response_id
 from gateway.core.routing.credentials import bearer_line
 from gateway.core.routing.endpoints import Endpoint
 from gateway.core.routing.retry import Attempt, aborted_before_a_token
@@ -28,10 +29,7 @@ def request_bytes(visit: Visit, target: Target, endpoint: Endpoint) -> bytes:
     """The whole request for the backend: its path is the map's own, its credentials are the backend's."""
     if visit.body is None or visit.backend is None:
         raise GatewayFault("a request was forwarded without its body")
-    content = visit.body
-    if visit.key is not None and visit.key.cache_salt:
-        content = salted(content, salt_of(visit.key, given=given_salt(content)))
-    body = emit_body(content, inject_usage=visit.injected)
+    body = emit_body(_marked(visit, visit.body, endpoint), inject_usage=visit.injected)
     key = os.environ.get(visit.backend.api_key_env, "") if visit.backend.api_key_env else ""
     if not visit.body.media_type:
         return b"%b %b HTTP/1.1\r\nHost: %b\r\n%bX-Request-Id: %b\r\n%b%b\r\n" % (
@@ -55,6 +53,17 @@ def request_bytes(visit: Visit, target: Target, endpoint: Endpoint) -> bytes:
         visit.extra_headers,
         body,
     )
+
+
+def _marked(visit: Visit, body: ParsedBody, endpoint: Endpoint) -> ParsedBody:
+    """``body`` with what tells its key's prompts and responses from those of other keys."""
+    key = visit.key
+    if key is not None and key.cache_salt:
+        body = salted(body, salt_of(key, given=given_salt(body)))
+    if key is not None and endpoint.dialect is Dialect.RESPONSES:
+        visit.made = response_id(key.id, chance=os.urandom(CHANCE_BYTES))
+        body = named(body, visit.made)
+    return body
 
 
 def is_json(exchange: Exchange) -> bool:

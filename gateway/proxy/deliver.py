@@ -31,9 +31,10 @@ def asked_delivery(headers: Mapping[str, str]) -> Delivery | None:
 
 
 def settle_delivery(visit: Visit, dialect: Dialect, *, key_default: Delivery | None = None) -> None:
-    """Fix the mode of a request whose pool and shape are known: its own, its key's, its model's.
+    """Fix the mode of a request whose pool and shape are known: its own, else its key's, else its model's.
 
-    Raises BadRequest when the client asks for what is not possible here.
+    A default that is not possible here gives way to the next one.  Raises BadRequest when the client asks for what is
+    not possible.
     """
     policy = reasoning_policy(visit.snapshot, visit.pool, visit.model)
     visit.tags = policy.tags
@@ -48,8 +49,7 @@ def settle_delivery(visit: Visit, dialect: Dialect, *, key_default: Delivery | N
             f"{REASONING_HEADER}: {asked} is not possible here {where}; possible: {_listed(modes)}",
             param=REASONING_HEADER,
         )
-    mode = asked or key_default or policy.default
-    visit.delivery = mode if mode in modes else Delivery.PASS
+    visit.delivery = next((mode for mode in (asked, key_default, policy.default) if mode in modes), Delivery.PASS)
 
 
 def reasoning_policy(snapshot: Snapshot, pool: str, model: str) -> ReasoningPolicy:

@@ -148,8 +148,11 @@ class Gate:
         return await self._room.wait(visit)
 
     def may_hold(self, visit: Visit) -> bool:
-        """Whether a request that no backend took may wait for one to come back."""
-        return not self._plain and self._room.may_hold(visit)
+        """Whether a request that could not reach its backend may wait for any to come back.
+
+        Not where only that one can answer.
+        """
+        return not self._plain and visit.only is None and self._room.may_hold(visit)
 
     def refused(self, visit: Visit, error: GatewayError) -> None:
         """Count a request that was not let in."""
@@ -157,12 +160,16 @@ class Gate:
             reason = (error.param or error.code) if isinstance(error, QuotaExceeded) else error.code
             self.refusals[f"{visit.pool}|{reason}"] += 1
 
-    def settled(self, visit: Visit, record: RequestRecord) -> None:
-        """A request has ended, however it did: it holds nothing any more, and its key and its flow are charged."""
+    def settled(self, visit: Visit, record: RequestRecord, *, at_least: int = 0) -> None:
+        """A request has ended, however it did: it holds nothing any more, and its key and its flow are charged.
+
+        It has cost what the record says, and no less than so many tokens.
+        """
         if self.idle:
             return
         summary = record.summary
-        tokens = 0 if summary is None else (summary.prompt_tokens or 0) + (summary.completion_tokens or 0)
+        known = 0 if summary is None else (summary.prompt_tokens or 0) + (summary.completion_tokens or 0)
+        tokens = max(known, at_least)
         if visit.key is not None:
             self._quotas.leave(visit, visit.key, tokens=tokens)
         self._room.settled(visit, tokens)

@@ -35,6 +35,10 @@ _COMING: Final = frozenset(
 """States of a backend that serves again by itself, as far as can be told."""
 
 
+LATEST_RETRY_S: Final = 60.0
+"""Nobody is sent away for longer, however long nothing has served."""
+
+
 class Waiter:
     """One waiting request; owned by its line."""
 
@@ -130,7 +134,7 @@ class Line:
         if not self.can_serve(visit):
             held_until = self.held_until(visit)
             if held_until < at:
-                return held_until, nothing_serves()
+                return held_until, self.nothing_serves()
         return at, error
 
     def can_serve(self, visit: Visit) -> bool:
@@ -151,12 +155,17 @@ class Line:
             return visit.held_until
         return min(visit.held_until, self.down_since + hold_s)
 
+    def nothing_serves(self) -> NothingServing:
+        """What a request is told that no backend can serve now, and none is waited for.
+
+        When to come back is told by how long nothing has served: what has been away for a minute is not back in a
+        second, and nobody knows more.
+        """
+        away_s = 0.0 if self.down_since is None else self._clock() - self.down_since
+        retry_after_s = min(max(RETRY_AFTER_S, away_s / 2), LATEST_RETRY_S)
+        return NothingServing("no backend is serving this model at present", retry_after_s=retry_after_s)
+
 
 def flow_of(visit: Visit) -> str:
     """Whose request it is: the id of its key, "" where there are no keys."""
     return "" if visit.key is None else visit.key.id
-
-
-def nothing_serves() -> NothingServing:
-    """What a request is told that no backend can serve now, and none is waited for."""
-    return NothingServing("no backend is serving this model at present", retry_after_s=RETRY_AFTER_S)

@@ -2,13 +2,13 @@
 
 Owner of the worker's memory of them.  A request for a stored response, or one that goes on from it, must go to the
 engine that made it.  What this worker does not know, since another one made it or it was long ago, is asked of every
-backend that serves: a GET without effect, of which only the status is read.  Must not choose among backends.
+backend that serves: a GET without effect, of which only the status is read.  Where clients have keys, a response is
+there for the key that made it and for no other.  Must not choose among backends.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
@@ -17,21 +17,20 @@ import msgspec
 
 from gateway import aio
 from gateway.core.request.body import is_stored, previous_response
+from gateway.core.request.response_id import is_response_of
 from gateway.core.routing.backend import BackendState
-from gateway.core.routing.credentials import bearer_line
-from gateway.core.routing.endpoints import ENDPOINTS, ID, Endpoint
+from gateway.core.routing.endpoints import ID, Endpoint
 from gateway.core.routing.owners import OwnerMemory
 from gateway.core.routing.select import candidates
 from gateway.core.routing.snapshot import BackendView, TimerPolicy
-from gateway.core.stream.http1 import BadFraming, parse_head
 from gateway.core.stream.summary import Dialect
-from gateway.errors import ConnectFailed, NotFound, NothingServing
+from gateway.errors import NotFound, NothingServing
 from gateway.proxy.answer import AnswerRelay
+from gateway.proxy.asking import ask_for_response
 from gateway.proxy.route import RETRY_AFTER_S, Desk
 from gateway.proxy.upstream import Upstreams
 from gateway.proxy.visit import Visit
 
-_RETRIEVE: Final = ENDPOINTS["/v1/responses/{id}"]
 _SUCCESS: Final = range(200, 300)
 _UNKNOWN: Final = 404
 SIDE_BY_SIDE: Final = 16
@@ -52,23 +51,35 @@ class Owners:
         Raises NotFound where no backend knows the thing, NothingServing where it cannot be had at present.
         """
         if endpoint.owned:
+            self._check_maker(visit, visit.thing, param="response_id")
             visit.only = await self._owner(visit, visit.thing, self._serving())
             if visit.only is None:
-                raise NotFound("no backend knows a response of that id", param="response_id")
+                raise _unknown("response_id")
             visit.pool = visit.only.pool
         elif endpoint.dialect is Dialect.RESPONSES and visit.body is not None:
             before = previous_response(visit.body)
+            if before:
+                self._check_maker(visit, before, param="previous_response_id")
             if ID.fullmatch(before):
                 model = self._desk.meant_by(visit.body.model)
                 among = candidates(self._desk.snapshot, self._desk.pool_for(model), model, tried=())
                 if len(among) > 1:  # one that nobody knows is the engine's to refuse
                     visit.only = await self._owner(visit, before, among)
 
+    def _check_maker(self, visit: Visit, thing: str, *, param: str) -> None:
+        """Raise NotFound for what another key has made, before anybody is asked: as for what nobody has made.
+
+        An engine that did not take the id which it was given is remembered to have made its own for the key.
+        """
+        key = visit.key
+        if key is not None and not is_response_of(thing, key.id) and self.memory.maker(thing) != key.id:
+            raise _unknown(param)
+
     def witness(self, visit: Visit, endpoint: Endpoint, backend: BackendView) -> Callable[[str], None] | None:
         """What to call with the id of the response that ``backend`` makes; None where nobody will ask for it again."""
         if endpoint.dialect is not Dialect.RESPONSES or endpoint.owned or visit.body is None:
             return None
-        return partial(self._note, backend=backend.name) if is_stored(visit.body) else None
+        return partial(self._made, visit, backend=backend.name) if is_stored(visit.body) else None
 
     def learn(self, visit: Visit) -> None:
         """Take the id out of an answer that came in one piece."""
@@ -80,10 +91,14 @@ class Owners:
         except (msgspec.MsgspecError, RecursionError):
             return
 
-    def _note(self, thing: str, *, backend: str) -> None:
+    def _made(self, visit: Visit, thing: str, *, backend: str) -> None:
+        visit.made = thing
+        self._note(thing, backend=backend, key_id=visit.key_id)
+
+    def _note(self, thing: str, *, backend: str, key_id: str) -> None:
         if ID.fullmatch(thing):
             self.memory.limit = self._desk.snapshot.policy.limits.owned_responses
-            self.memory.note(thing, backend)
+            self.memory.note(thing, backend, key_id=key_id)
 
     def _serving(self) -> list[BackendView]:
         return [b for b in self._desk.snapshot.backends if b.state is BackendState.SERVING]
@@ -98,7 +113,7 @@ class Owners:
             raise NothingServing("the backend that holds this response is not serving", retry_after_s=RETRY_AFTER_S)
         found = await self._ask(thing, among, visit.snapshot.policy.timers)
         if found is not None:
-            self._note(thing, backend=found.name)
+            self._note(thing, backend=found.name, key_id=visit.key_id)
         return found
 
     async def _ask(self, thing: str, among: Sequence[BackendView], timers: TimerPolicy) -> BackendView | None:
@@ -125,57 +140,12 @@ class Owners:
 
     async def _status(self, backend: BackendView, thing: str, timers: TimerPolicy) -> int:
         """The status with which ``backend`` answers a question for ``thing``; 0 where it does not."""
-        target = self._upstreams.target(backend)
-        try:
-            connection = await self._upstreams.connect(
-                target, timeout_s=timers.connect_s, idle_s=timers.upstream_idle_s
-            )
-        except ConnectFailed:
-            return 0
-        question = _Question()
-        key = os.environ.get(backend.api_key_env, "") if backend.api_key_env else ""
-        try:
-            connection.begin(question)
-            connection.write(
-                b"GET %b HTTP/1.1\r\nHost: %b\r\n%b\r\n"
-                % (_RETRIEVE.target(thing, b""), target.host_header, bearer_line(key))
-            )
-            async with asyncio.timeout(timers.owner_s):
-                return await question.status
-        except TimeoutError:
-            return 0
-        finally:
-            connection.abort()  # the answer itself is not read
+        status, _ = await ask_for_response(self._upstreams, backend, thing, timers=timers)
+        return status
 
 
-class _Question:
-    """Receives the head of one answer."""
-
-    def __init__(self) -> None:
-        self.status: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self._received = b""
-
-    def received(self, data: bytes) -> None:
-        """Bytes off the wire."""
-        self._received += data
-        try:
-            parsed = parse_head(self._received)
-        except BadFraming:
-            self._settle(0)
-            return
-        if parsed is not None:
-            self._settle(parsed[0].status)
-
-    def lost(self, error: Exception | None) -> None:  # noqa: ARG002  (of the protocol)
-        """The connection ended before a head."""
-        self._settle(0)
-
-    def flushed(self) -> None:
-        """The question went out."""
-
-    def _settle(self, status: int) -> None:
-        if not self.status.done():
-            self.status.set_result(status)
+def _unknown(param: str) -> NotFound:
+    return NotFound("no backend knows a response of that id", param=param)
 
 
 class _Named(msgspec.Struct, gc=False):

@@ -28,6 +28,7 @@ from gateway.proxy.admit import read_body, read_head
 from gateway.proxy.attempt import attempt_of, held_answer, request_bytes
 from gateway.proxy.choose import RelayChooser, own_headers
 from gateway.proxy.deliver import settle_delivery
+from gateway.proxy.ends import Ends
 from gateway.proxy.forward import LEFT, Exchange, error_for
 from gateway.proxy.gate import Gate
 from gateway.proxy.lease import Lease
@@ -69,6 +70,7 @@ class Pipeline:
         self._upstreams = upstreams
         self._settler = settler
         self._testimony = Testimony(desk, settler)
+        self._ends = Ends(desk, upstreams, gate=gate, settler=settler, testimony=self._testimony, clock=clock)
         self._endpoints = endpoints
         self._version = version
         self._sides = sides
@@ -107,9 +109,7 @@ class Pipeline:
             self._refuse(visit, wire, GatewayFault("the gateway has a defect; the request was not completed"))
         finally:
             if engine:
-                record = self._settler.settle(visit)
-                self._testimony.of_end(visit, record)
-                self._gate.settled(visit, record)
+                self._ends.of(visit)
             if visit.side is not None:
                 self._sides.finish(visit.side, visit.ending, visit.error)
             visit.forget()
@@ -130,6 +130,7 @@ class Pipeline:
             if endpoint.dialect is Dialect.RESPONSES:
                 await self._owners.assign(visit, endpoint)
             self._admit(visit, request, dialect)
+            self._ends.check(visit, endpoint)
             if visit.key is not None:
                 await self._gate.enter(visit, visit.key)
             while True:
@@ -219,10 +220,9 @@ class Pipeline:
         visit.error = error
         if visit.backend is not None:
             self._settler.attempt_failed(visit.backend.name, error.code)
-        if not self._has_other(visit):
-            if self._gate.may_hold(visit):
-                visit.tried.clear()
-                return False
+        if self._gate.may_hold(visit):
+            visit.tried.pop()  # it is passed over for a moment, and may be the one that comes back
+        elif not self._has_other(visit):
             raise NothingServing(error.message, retry_after_s=RETRY_AFTER_S) from error
         return False
 
@@ -295,3 +295,4 @@ class Pipeline:
         self._gate.end_all()
         for exchange in list(self._open):
             exchange.finish(Ending.SHUTDOWN)
+        self._ends.end_all()

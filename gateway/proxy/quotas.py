@@ -88,6 +88,8 @@ class Quotas:
                 retry_after_s=refusal.retry_after_s,
             )
         visit.entered = meter.enter(self._clock())
+        if visit.reserves:
+            visit.reserved = meter.set_aside(visit.reserves, now=self._clock(), now_wall=self._wall())
 
     def _judge(self, key: Key, meter: KeyMeter) -> Refusal | None:
         limits = self._limits.get(key.id)
@@ -149,20 +151,23 @@ class Quotas:
             return
         now, meter = self._clock(), self._meter(key.id)
         meter.leave(visit.entered, now, served=visit.attempts > 0)
+        if visit.reserved is not None:
+            meter.back(visit.reserved, now=now, now_wall=self._wall())
         if tokens:
             meter.charge(tokens, now=now, now_wall=self._wall())
         if self._patient:
             self._look_again(key.id)
 
     def claims(self) -> dict[str, Claim]:
-        """What this worker says of the limits of keys: those that it holds something of, or was told a share of."""
+        """What this worker says of the limits of keys: those that it holds something of, or was told a share of.
+
+        All of them also where there is nobody to share with: keys are told what counts against their limits.
+        """
         now, now_wall = self._clock(), self._wall()
         found: dict[str, Claim] = {}
         for key_id, limits in self._limits.items():
             meter = self._meters.get(key_id)
             for resource in limits:
-                if self._shares.lone and resource is not Resource.DAY:
-                    continue
                 name = resource.of(key_id)
                 holding = 0 if meter is None else meter.holding(resource, now=now, now_wall=now_wall)
                 claim = self._shares.claim(name, holding=holding, waiting=self._waiting[name])

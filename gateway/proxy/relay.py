@@ -31,7 +31,7 @@ from gateway.core.stream.tap import Tap
 from gateway.core.stream.whole import WholeEvents
 from gateway.errors import GatewayError
 from gateway.proxy.beginning import Beginning
-from gateway.proxy.ends import Ends
+from gateway.proxy.relay_owner import RelayOwner
 from gateway.proxy.tapping import TAP_BATCH, TapQueue
 from gateway.proxy.wire import ClientWire
 
@@ -75,7 +75,7 @@ class StreamRelay:
     def __init__(
         self,
         *,
-        exchange: Ends,
+        exchange: RelayOwner,
         wire: ClientWire,
         head: bytes,
         body: Body,

@@ -53,8 +53,8 @@ class Settler:
         self._offer = offer
         self._report_failure = report_failure
 
-    def settle(self, visit: Visit) -> RequestRecord:
-        """Turn ``visit`` into its record, which is returned."""
+    def record(self, visit: Visit) -> RequestRecord:
+        """The record of ``visit``, whose outcome is counted; it is to be :meth:`offered <offer>` once."""
         try:
             summary = _summary(visit)
         except Exception:  # whatever measuring does, the request must have its record
@@ -66,8 +66,11 @@ class Settler:
         model = record.model if record.pool else OTHER  # clients must not be able to invent labels
         key = f"{record.endpoint}|{model}|{record.backend}|{record.outcome}|{record.status}"
         self.outcomes[key] += 1
-        self._offer(record)
         return record
+
+    def offer(self, record: RequestRecord) -> None:
+        """Hand the record over: nothing of the request is to come any more."""
+        self._offer(record)
 
     def attempt_failed(self, backend: str, code: str, *, fingerprint: str = "") -> None:
         """Passive health: an attempt at ``backend`` came to nothing; ``fingerprint`` where it may have died of it."""

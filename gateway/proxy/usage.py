@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -15,6 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from gateway.core.admission.keys import Key
+from gateway.core.admission.quota import DAY_S, Resource
 from gateway.core.admission.usage import KeyUsage, UsageCount
 from gateway.core.link.messages import AskUsage, UsageTold
 from gateway.errors import UnknownEndpoint
@@ -27,15 +29,18 @@ PATIENCE_S: Final = 2.0
 
 
 class UsageAnswer(Struct, frozen=True, kw_only=True):
-    """What a key is told of itself.  ``limit`` null: none; ``approximate``: parts of today could not be counted."""
+    """What a key is told of itself.  A limit, and what is left of it, is null where there is none.
+
+    ``approximate``: parts of today could not be counted.
+    """
 
     object: str = "usage"
     key: str
     name: str
     today: dict[str, Any]
     minute: dict[str, Any]
+    concurrency: dict[str, Any]
     models: dict[str, dict[str, int]]
-    concurrency_limit: int | None
     approximate: bool
 
 
@@ -82,22 +87,31 @@ def _away() -> ControlAway:
 
 def _answer(key: Key, usage: KeyUsage) -> UsageAnswer:
     limits = key.limits
+
+    def left(limit: int | None, resource: Resource) -> int | None:
+        return None if limit is None else max(0, limit - usage.held.get(resource.value, 0))
+
     return UsageAnswer(
         key=key.id,
         name=key.name,
         today={
             "since": int(usage.since_wall),
+            "until": int(usage.since_wall + DAY_S),
             **_counts(usage.today),
             "token_limit": limits.tokens_per_day,
+            "tokens_left": left(limits.tokens_per_day, Resource.DAY),
         },
         minute={
             "requests": usage.minute_requests,
             "request_limit": limits.requests_per_minute,
+            "requests_left": left(limits.requests_per_minute, Resource.REQUESTS),
             "tokens": usage.minute_tokens,
             "token_limit": limits.tokens_per_minute,
+            "tokens_left": left(limits.tokens_per_minute, Resource.TOKENS),
+            "empty_in_s": math.ceil(usage.minute_empty_s),
         },
+        concurrency={"limit": limits.concurrency, "left": left(limits.concurrency, Resource.CONCURRENCY)},
         models={model: _counts(count) for model, count in usage.models.items()},
-        concurrency_limit=limits.concurrency,
         approximate=not usage.complete,
     )
 
@@ -107,5 +121,6 @@ def _counts(count: UsageCount) -> dict[str, int]:
         "requests": count.requests,
         "prompt_tokens": count.prompt_tokens,
         "completion_tokens": count.completion_tokens,
+        "reasoning_tokens": count.reasoning_tokens,
         "tokens": count.tokens,
     }

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gateway.core.admission.keys import Key
-from gateway.core.admission.quota import Step
+from gateway.core.admission.quota import Reserve, Step
 from gateway.core.request.body import ParsedBody
 from gateway.core.request.fingerprint import fingerprint
 from gateway.core.routing.endpoints import Endpoint
@@ -48,6 +48,9 @@ class Visit:
     pool = ""
     key: Key | None = None
     entered: Step | None = None  # when its key's quotas let it in
+    background = False  # the engine goes on with it when its answer has ended
+    reserves = 0  # tokens that are set aside for it, as far as its key's are limited
+    reserved: Reserve | None = None
     priority = 0
     deadline: float | None = None  # by which it must have left the queue
     held_until: float | None = None  # how long it waits for backends that are expected back
@@ -55,6 +58,7 @@ class Visit:
     backend: BackendView | None = None
     only: BackendView | None = None  # no other one can answer
     named: Callable[[str], None] | None = None  # is told the id of a response
+    made = ""  # that id, or the one that the engine was told to take
     exchange: Exchange | None = None
     attempts = 0
     injected = False

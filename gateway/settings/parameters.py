@@ -52,7 +52,7 @@ class Parameters(Section):
     background: Switch = Field(
         _DEFAULTS.background,
         description="Allow `background` responses. vLLM keeps each in memory for ever (`VLLM_ENABLE_RESPONSES_API_STORE`), and "
-        "their tokens pass unmeasured.",
+        "goes on with it when its client has left; what was cancelled cannot be counted.",
     )
     chat_template: Switch = Field(
         _DEFAULTS.chat_template,

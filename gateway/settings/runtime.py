@@ -211,7 +211,7 @@ class Limits(Section):
     )
     owned_responses: Count = Field(
         _LIMITS.owned_responses,
-        description="Stored responses of which a worker remembers the backend; about 200 bytes each. The backends are asked for "
+        description="Stored responses of which a worker remembers the backend; about 300 bytes each. The backends are asked for "
         "others.",
     )
 

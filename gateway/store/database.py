@@ -78,9 +78,14 @@ class Database:
             UsageRow(
                 key_id=key_id,
                 model=model,
-                count=UsageCount(requests=requests, prompt_tokens=prompt or 0, completion_tokens=completion or 0),
+                count=UsageCount(
+                    requests=requests,
+                    prompt_tokens=prompt or 0,
+                    completion_tokens=completion or 0,
+                    reasoning_tokens=reasoning or 0,
+                ),
             )
-            for key_id, model, requests, prompt, completion in found
+            for key_id, model, requests, prompt, completion, reasoning in found
         ]
 
     def trim(self, now_wall: float) -> int:

@@ -53,7 +53,8 @@ def _equalities(wanted: RequestFilter) -> list[tuple[str, str]]:
 
 
 SELECT_USAGE: Final = """
-    SELECT key_id, model, COUNT(*), SUM(prompt_tokens), SUM(completion_tokens) FROM requests
+    SELECT key_id, model, COUNT(*), SUM(prompt_tokens), SUM(completion_tokens), SUM(reasoning_tokens)
+    FROM requests
     WHERE accepted_wall >= ? AND key_id <> '' AND backend <> '' GROUP BY key_id, model
 """
 """Requests that a backend was asked to serve, and their tokens, since a time of day."""

@@ -68,7 +68,8 @@ class FleetSeries:
     pool_waiting = Series(
         name="pacekeeper_pool_waiting",
         kind=Kind.GAUGE,
-        help="Requests that wait for a place on a backend of a pool, over all workers.",
+        help="Requests that wait for a place on a backend of a pool, over all workers; while none of its backends serves, for "
+        "one to come back (hold_s).",
         labels=("pool",),
     )
     keys = Series(

@@ -15,6 +15,7 @@ import pytest
 from gateway.core.admission.keys import Key, KeyDefaults, KeyLimits, KeyScope, digest_of
 from gateway.core.admission.usage import KeyUsage, UsageCount
 from gateway.core.link.messages import Shares, UsageTold
+from gateway.core.request.response_id import response_id
 from gateway.core.routing.snapshot import ModelCard
 from tests.fakes.backend import Request, Script, ScriptedBackend, answer
 from tests.fakes.client import Answer, RawClient, raw_client
@@ -110,9 +111,10 @@ async def test_a_key_is_for_its_models_and_scopes_whether_there_are_such_models_
 
 async def test_a_key_for_some_models_may_ask_for_what_was_made_before() -> None:
     async with keyed(key(models=("tiny",))) as (backend, worker), raw_client(worker.port) as client:
-        backend.fixed["/v1/responses/resp_1"] = answer(b'{"id":"resp_1","object":"response","status":"completed"}')
-        assert (await get(client, "/v1/responses/resp_1")).status == 401
-        seen = await get(client, "/v1/responses/resp_1", f"Authorization: Bearer {SECRET}")
+        path = "/v1/responses/" + response_id("alice", chance=bytes(16))
+        backend.fixed[path] = answer(b'{"id":"resp_1","object":"response","status":"completed"}')
+        assert (await get(client, path)).status == 401
+        seen = await get(client, path, f"Authorization: Bearer {SECRET}")
         assert seen.status == 200
 
 
@@ -230,17 +232,6 @@ async def test_what_a_key_gets_by_default_and_what_a_request_says_instead() -> N
         assert b"pacekeeper" not in (await ask(worker, headers={"X-Gateway-Metrics": "none"})).body
 
 
-async def test_a_salt_goes_upstream_that_is_the_key_s_own_and_not_the_key() -> None:
-    async with keyed(key(cache_salt=True), key("b", "pk-b", cache_salt=True), key("c", "pk-c")) as (backend, worker):
-        for secret in (SECRET, SECRET, "pk-b", "pk-c"):
-            assert (await ask(worker, secret)).status == 200
-        await ask(worker, body={**ASK, "cache_salt": "mine"})
-        salts = [json.loads(it.request.body).get("cache_salt") for it in backend.exchanges]
-        assert salts[0] == salts[1]
-        assert salts[3] is None
-        assert len({salts[0], salts[2], salts[4], "mine"}) == 4
-
-
 async def test_a_key_is_told_its_own_usage() -> None:
     async with keyed(key(name="Alice", limits=KeyLimits(tokens_per_day=500))) as (_, worker):
         async with raw_client(worker.port) as client:
@@ -248,7 +239,7 @@ async def test_a_key_is_told_its_own_usage() -> None:
             await worker.until(lambda: bool(worker.questions))
             (question,) = worker.questions
             assert question.key_id == "alice"
-            count = UsageCount(requests=2, prompt_tokens=10, completion_tokens=30)
+            count = UsageCount(requests=2, prompt_tokens=10, completion_tokens=30, reasoning_tokens=12)
             usage = KeyUsage(
                 since_wall=86400.0,
                 today=count,
@@ -256,16 +247,28 @@ async def test_a_key_is_told_its_own_usage() -> None:
                 minute_requests=1,
                 minute_tokens=20,
                 complete=True,
+                minute_empty_s=41.2,
+                held={"day": 140, "concurrency": 1},
             )
             worker.usage.told(UsageTold(number=question.number + 1, usage=usage))
             worker.usage.told(UsageTold(number=question.number, usage=usage))
             seen = await asking
         assert seen.status == 200
         told = json.loads(seen.body)
-        counted = {"requests": 2, "prompt_tokens": 10, "completion_tokens": 30, "tokens": 40}
-        assert told["today"] == {"since": 86400, **counted, "token_limit": 500}
+        counted = {"requests": 2, "prompt_tokens": 10, "completion_tokens": 30, "reasoning_tokens": 12, "tokens": 40}
+        day = {"since": 86400, "until": 172800, "token_limit": 500, "tokens_left": 360}
+        assert told["today"] == {**day, **counted}
         assert told["models"] == {"tiny": counted}
-        assert told["minute"] == {"requests": 1, "request_limit": None, "tokens": 20, "token_limit": None}
+        assert told["minute"] == {
+            "requests": 1,
+            "request_limit": None,
+            "requests_left": None,
+            "tokens": 20,
+            "token_limit": None,
+            "tokens_left": None,
+            "empty_in_s": 42,
+        }
+        assert told["concurrency"] == {"limit": None, "left": None}
         assert (told["key"], told["name"], told["approximate"]) == ("alice", "Alice", False)
 
 

@@ -125,6 +125,14 @@ class Ledger:
                 told[resource] = changed[resource] = share
         return changed
 
+    def held(self, resource: str) -> int:
+        """What counts against one limit, as far as workers have said, be it shared out or not."""
+        known = self._books.get(resource)
+        if known is None:
+            return sum(claims[resource].holding for claims in self._claims.values() if resource in claims)
+        limit, book = known
+        return book.holding + (book.gone if limit.spent else 0)
+
     def spent(self) -> dict[str, int]:
         """What workers that are no more have spent: limit -> amount, those above nothing."""
         return {name: book.gone for name, (limit, book) in self._books.items() if limit.spent and book.gone > 0}

@@ -122,6 +122,14 @@ def day_of(now_wall: float) -> int:
     return int(now_wall // DAY_S)
 
 
+class Reserve(Struct, frozen=True):
+    """Tokens that were set aside for a request: how many, in which step of the minute, on which day."""
+
+    tokens: int
+    step: Step
+    day: int
+
+
 class KeyMeter:
     """What one key has used at one worker; owned by its gate.
 
@@ -153,6 +161,17 @@ class KeyMeter:
         """Tokens that a request has cost."""
         self.tokens.add(tokens, now)
         self.day.add(tokens, now_wall)
+
+    def set_aside(self, tokens: int, *, now: float, now_wall: float) -> Reserve:
+        """Charge tokens that a request may come to cost; to be taken :meth:`back` when it has ended."""
+        self.day.add(tokens, now_wall)
+        return Reserve(tokens, self.tokens.add(tokens, now), day_of(now_wall))
+
+    def back(self, reserve: Reserve, *, now: float, now_wall: float) -> None:
+        """What was set aside is charged no more; what the minute or the day has forgotten stays forgotten."""
+        self.tokens.take_back(reserve.tokens, reserve.step, now=now)
+        if day_of(now_wall) == reserve.day:
+            self.day.add(-reserve.tokens, now_wall)
 
     def holding(self, resource: Resource, *, now: float, now_wall: float) -> int:
         """What is used of ``resource``, in whole numbers, rounded up."""

@@ -111,6 +111,11 @@ class ShareBook:
         party.gone, party.heard, party.since = True, False, now
         self._awaited[party.slot] = now + AWAIT_S
 
+    @property
+    def holding(self) -> int:
+        """What all that may live hold, as they said last."""
+        return sum(party.holding for party in self._parties.values())
+
     # --- sharing out ----------------------------------------------------------------------------------------------
 
     def share_out(

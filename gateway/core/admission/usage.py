@@ -8,6 +8,7 @@ Pure: times of day are arguments.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from msgspec import Struct
 
@@ -15,11 +16,12 @@ from gateway.core.admission.quota import MINUTE_S, Window, day_of
 
 
 class UsageCount(Struct, frozen=True, kw_only=True):
-    """Requests that a backend was asked to serve, and the tokens that they took."""
+    """Requests that a backend was asked to serve, and the tokens that they took; reasoning is part of completions."""
 
     requests: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
+    reasoning_tokens: int = 0
 
     @property
     def tokens(self) -> int:
@@ -32,14 +34,21 @@ class UsageCount(Struct, frozen=True, kw_only=True):
             requests=self.requests + other.requests,
             prompt_tokens=self.prompt_tokens + other.prompt_tokens,
             completion_tokens=self.completion_tokens + other.completion_tokens,
+            reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
         )
 
 
 NOTHING = UsageCount()
+_LEAST: Final = 0.5
+"""Less than one request or token."""
 
 
 class KeyUsage(Struct, frozen=True, kw_only=True):
-    """The counts of one key.  ``since_wall``: midnight; ``complete``: the history of the day could be read."""
+    """The counts of one key.  ``since_wall``: midnight; ``complete``: the history of the day could be read.
+
+    ``minute_empty_s``: when the minute will have forgotten all that is in it now.  ``held``: what counts against each
+    of the key's limits, by the workers' own count, tokens that are set aside among it.
+    """
 
     since_wall: float
     today: UsageCount
@@ -47,6 +56,8 @@ class KeyUsage(Struct, frozen=True, kw_only=True):
     minute_requests: int
     minute_tokens: int
     complete: bool
+    minute_empty_s: float = 0.0
+    held: dict[str, int] = {}
 
 
 class UsageRow(Struct, frozen=True, kw_only=True):
@@ -116,6 +127,7 @@ class UsageBook:
             minute_requests=int(known.requests.level(now)),
             minute_tokens=int(known.tokens.level(now)),
             complete=self._complete,
+            minute_empty_s=max(known.requests.falls_below(_LEAST, now), known.tokens.falls_below(_LEAST, now)),
         )
 
     def _of(self, key_id: str) -> _OfKey:

@@ -186,6 +186,18 @@ def is_stored(body: ParsedBody) -> bool:
     return _read(body.fields, "store", _BOOL) is not False
 
 
+def asks_background(body: ParsedBody) -> bool:
+    """Whether the response may be made in the background: whatever an engine could take for a yes."""
+    raw = body.fields.get("background")
+    return raw is not None and bytes(raw) not in _SAYS_NO
+
+
+def most_output_tokens(body: ParsedBody) -> int:
+    """How many tokens an answer of `/v1/responses` may have; 0 where the client does not say."""
+    return max(0, _read(body.fields, "max_output_tokens", _INT) or 0)
+
+
+_SAYS_NO: Final = frozenset({b"null", b"false", b"0"})
 _SCHEMA: Final = b'"json_'
 _IN_PARTS: Final = MappingProxyType({"text": _SCHEMA, "output_config": b'"format"'})
 """Where Responses and Messages ask for structure: inside an object, next to what is none."""

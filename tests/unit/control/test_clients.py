@@ -63,7 +63,8 @@ def test_requests_that_a_backend_heard_of_are_counted_for_their_key() -> None:
         ],
         now=0.0,
     )
-    usage = clients.usage_of("a", now=1.0)
+    usage = clients.usage_of("a", now=1.0, held=lambda limit: {"day:a": 7}.get(limit, 0))
+    assert usage.held == {"concurrency": 0, "requests": 0, "tokens": 0, "day": 7}
     assert usage.today.requests == 2
     assert clients.tokens_today("day:a") == usage.today.tokens
     assert usage.today != UsageCount()

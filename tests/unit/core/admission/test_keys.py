@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import hmac
+
 import pytest
 from msgspec.structs import replace
 
+from gateway.core.admission import keys
 from gateway.core.admission.keys import (
     MAX_KEY_CHARS,
     Key,
@@ -88,3 +92,38 @@ def test_a_salt_is_the_key_s_own_divides_further_and_leads_not_back() -> None:
     assert len(salts) == 4
     assert salt_of(ALICE, given="") == salt_of(ALICE, given="")
     assert ALICE.digest.hex() not in salts
+
+
+def test_whatever_is_presented_is_compared_once_and_in_constant_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[tuple[bytes, bytes]] = []
+    compare = hmac.compare_digest
+
+    def noted(one: bytes, other: bytes) -> bool:
+        compared.append((one, other))
+        return compare(one, other)
+
+    monkeypatch.setattr(keys.hmac, "compare_digest", noted)
+    table = KeyTable([ALICE, Key(id="r", digest=digest_of("revoked"), revoked_wall=5.0)])
+    for presented in (SECRET, "revoked", "unknown", ""):
+        with contextlib.suppress(InvalidKey):
+            table.find(presented, now_wall=10.0)
+    assert [one for one, _ in compared] == [digest_of(it) for it in (SECRET, "revoked", "unknown", "")]
+    assert all(len(other) == len(one) for one, other in compared), "a digest in each case, never the key itself"
+
+
+def test_a_salt_is_the_key_s_own_and_the_same_in_every_process() -> None:
+    bob = Key(id="bob", digest=digest_of("pk-of-bob"))
+    salts = [salt_of(key, given=given) for key in (ALICE, bob) for given in ("", "mine", "other")]
+    assert len(set(salts)) == 6
+    assert salts[0] == "9ca645708148e6110ef817af8cefc8e6992b124765bf1133205c847c7acb4540"
+    assert all(len(it) == 64 and it.isalnum() for it in salts), (
+        "as engines take it: 128 characters at most, none of @/\\"
+    )
+
+
+def test_nobody_reaches_another_key_s_salt_by_a_salt_of_its_own() -> None:
+    bob = Key(id="bob", digest=digest_of("pk-of-bob"))
+    alice_s = salt_of(ALICE, given="")
+    assert alice_s not in {salt_of(bob, given=it) for it in ("", alice_s, "alice", ALICE.digest.hex())}
+    assert alice_s not in {digest_of("alice").hex(), ALICE.digest.hex()}, "nor by what is known of a key"
+    assert salt_of(replace(ALICE, id="bob"), given="") == alice_s, "of the secret alone, not of the id"

@@ -114,3 +114,16 @@ def test_a_worker_without_siblings_has_all_and_one_with_siblings_what_it_was_tol
     assert table.claim("x", holding=2, waiting=1) == Claim(2, 6, 1)
     assert table.claim("y", holding=0) == Claim(0, None, 0)
     assert (places_on("b"), queue_of("p")) == ("backend:b", "queue:p")
+
+
+def test_what_counts_against_a_limit_is_what_all_hold_and_what_is_spent_by_those_who_are_gone() -> None:
+    ledger = joined(0, 1, day=Limit(total=100, spent=True), places=Limit(total=10))
+    ledger.beat(0, {"day": Claim(20), "places": Claim(2), "elsewhere": Claim(3)})
+    ledger.beat(1, {"day": Claim(30), "places": Claim(1), "elsewhere": Claim(4)})
+    assert [ledger.held(it) for it in ("day", "places", "elsewhere", "unknown")] == [50, 3, 7, 0]
+    ledger.leave(1, now=1.0)
+    assert ledger.held("day") == 50, "it may live yet"
+    ledger.join(2, 1, now=2.0)  # another process in its place
+    for claims in ({}, {"day": Claim(5)}):
+        ledger.beat(2, claims)
+    assert [ledger.held(it) for it in ("day", "places", "elsewhere")] == [55, 2, 3]

@@ -124,3 +124,20 @@ def test_what_is_used_is_said_in_whole_numbers_on_the_safe_side() -> None:
     assert [meter.holding(it, now=0.0, now_wall=0.0) for it in Resource] == [1, 1, 7, 7]
     meter.tokens.add(0.5, 0.0)
     assert meter.holding(Resource.TOKENS, now=0.0, now_wall=0.0) == 8
+
+
+def test_what_is_set_aside_counts_until_it_is_given_back() -> None:
+    meter = KeyMeter()
+    reserve = meter.set_aside(100, now=0.0, now_wall=10.0)
+    assert (meter.tokens.level(1.0), meter.day.level(11.0)) == (100, 100)
+    meter.charge(5, now=2.0, now_wall=12.0)
+    meter.back(reserve, now=3.0, now_wall=13.0)
+    assert (meter.tokens.level(3.0), meter.day.level(13.0)) == (5, 5)
+
+
+def test_what_the_minute_or_the_day_has_forgotten_is_not_given_back_twice() -> None:
+    meter = KeyMeter()
+    reserve = meter.set_aside(100, now=0.0, now_wall=DAY_S - 1)
+    meter.charge(7, now=90.0, now_wall=DAY_S + 89)
+    meter.back(reserve, now=90.0, now_wall=DAY_S + 89)
+    assert (meter.tokens.level(90.0), meter.day.level(DAY_S + 89)) == (7, 7)

@@ -48,3 +48,14 @@ def test_what_the_history_knows_comes_first() -> None:
 
 def test_a_key_that_was_never_used_has_used_nothing() -> None:
     assert UsageBook().of("k", now=0.0, now_wall=NOON).today == UsageCount()
+
+
+def test_reasoning_is_counted_and_a_minute_says_when_it_will_be_empty() -> None:
+    book = UsageBook()
+    thought = UsageCount(requests=1, prompt_tokens=2, completion_tokens=3, reasoning_tokens=1)
+    book.add("k", "m", thought, now=0.0, now_wall=NOON)
+    book.add("k", "m", thought, now=20.0, now_wall=NOON + 20)
+    found = book.of("k", now=30.0, now_wall=NOON + 30)
+    assert (found.today.reasoning_tokens, found.today.tokens) == (2, 10)
+    assert found.minute_empty_s == 50.0
+    assert book.of("k", now=81.0, now_wall=NOON + 81).minute_empty_s == 0.0

@@ -30,3 +30,12 @@ def test_a_smaller_limit_holds_from_the_next_note_on() -> None:
     memory.limit = 0
     memory.note("y", "a")
     assert len(memory) == 0
+
+
+def test_who_had_it_made_is_known_as_long_as_who_has_it() -> None:
+    memory = OwnerMemory(2)
+    memory.note("resp_1", "a", key_id="alice")
+    memory.note("resp_2", "a")
+    assert [memory.maker(it) for it in ("resp_1", "resp_2", "resp_3")] == ["alice", "", ""]
+    memory.note("resp_3", "b", key_id="bob")
+    assert [memory.maker(it) for it in ("resp_1", "resp_3")] == ["", "bob"]
