@@ -112,9 +112,9 @@ def _row(report: AdapterReport, at: AdapterOnBackend, *, now: float) -> tuple[Pi
 def show_outcome(outcome: AdapterOutcome, screen: Screen) -> None:
     """Print what each backend said, and the sentence about it."""
     rows = [
-        (it.backend, Piece(it.result.replace("_", " "), "good" if it.result in DONE else "bad"), it.detail)
+        (it.backend, Piece(it.result.replace("_", " "), "good" if it.result in DONE else "bad"))
         for it in outcome.backends
     ]
-    screen.grid([Column(title="BACKEND", least=8), Column(title="RESULT")], [row[:2] for row in rows])
+    screen.grid([Column(title="BACKEND", least=8), Column(title="RESULT")], rows)
     screen.line()
     screen.text(outcome.summary)

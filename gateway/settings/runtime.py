@@ -88,7 +88,7 @@ class Pool(Section):
         (),
         description="Further names for these models, so that clients need not change when the model does.",
     )
-    lora: tuple[LoraAdapter, ...] = Field((), description="LoRA adapters that its engines may load.")
+    lora: tuple[LoraAdapter, ...] = Field((), description="Operators load and unload them: [lora.md](lora.md).")
     min_available: CountOrNone = Field(
         1,
         description="With fewer backends serving than this, `status` calls the pool short.",

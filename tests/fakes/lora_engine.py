@@ -26,18 +26,21 @@ def error(status: int, kind: str, message: str, *, param: str | None = None) -> 
 class LoraEngine:
     """``updates``: whether the routes are there; ``refusal``: words of a 500 that every load gets."""
 
-    def __init__(self, *, updates: bool = True, refusal: str = "", model: str = "tiny") -> None:
+    def __init__(
+        self, *, updates: bool = True, refusal: str = "", model: str = "tiny", loaded: dict[str, str] | None = None
+    ) -> None:
         self.backend = ScriptedBackend(answerer=self._answer)
         self.updates = updates
         self.refusal = refusal
         self.model = model
-        self.loaded: dict[str, str] = {}
+        self.loaded: dict[str, str] = loaded or {}
         self.orders: list[tuple[str, dict[str, Any]]] = []
         self.keys: list[str] = []  # of each order
         self.served: list[str] = []  # models of the requests that it answered
-        self._report()
+        self.report()
 
-    def _report(self) -> None:
+    def report(self) -> None:
+        """Have `/v1/models` say what is loaded now."""
         usual = {"object": "model", "created": 1, "owned_by": "vllm"}
         cards = [{"id": self.model, **usual, "root": "./tiny-model", "parent": None, "max_model_len": 2048}]
         for name, path in self.loaded.items():
@@ -49,7 +52,7 @@ class LoraEngine:
         await self.backend.stop()
         self.backend.drop_connections(reset=True)
         self.loaded.clear()
-        self._report()
+        self.report()
 
     async def rise(self) -> None:
         """Another process listens at the same place."""
@@ -68,7 +71,7 @@ class LoraEngine:
             self.orders.append((asked.target, body))
             self.keys.append(asked.headers.get("authorization", ""))
             told = self._load(body) if asked.target == LOAD else self._unload(body)
-            self._report()
+            self.report()
             return Script((told,))
         model = body["model"]
         if model not in {self.model, *self.loaded}:

@@ -10,6 +10,7 @@ from gateway.core.routing.notice import PoolChange
 from gateway.core.routing.reading import EngineReading
 from gateway.core.routing.snapshot import TimerPolicy
 from gateway.fleet import Fleet, Remembered
+from gateway.settings import health_policy
 from tests.fakes.fleets import GOOD, REFUSED, SLOW, backend, cards, fleet, pool, runtime
 
 
