@@ -51,7 +51,7 @@ class AdapterQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """How an adapter is to be loaded."""
 
     reload: Annotated[
-        bool, Meta(description="Read its files anew where it is loaded already (vLLM's `load_inplace`).")
+        bool, Meta(description="Read its files anew where it is loaded already, at one backend after the other.")
     ] = False
 
 

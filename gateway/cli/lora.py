@@ -77,14 +77,14 @@ def show_list(reports: tuple[AdapterReport, ...], screen: Screen, *, now: float)
         screen.text("no LoRA adapter is configured: pools[].lora names them")
         return
     columns = [
-        Column(title="ADAPTER", least=8),
+        Column(title="ADAPTER", least=24),
         Column(title="POOL", least=6, rank=2),
         Column(title="WANTED"),
         Column(title="BACKEND", least=8),
         Column(title="STATE", rank=3),
         Column(title="LOADED"),
         Column(title="TRIED", rank=4),
-        Column(title="PATH", least=16, rank=1),
+        Column(title="PATH", least=14, rank=1),
     ]
     screen.grid(columns, [_row(report, at, now=now) for report in reports for at in report.backends])
     troubled = [(report, at) for report in reports for at in report.backends if at.detail]

@@ -19,6 +19,7 @@ from gateway.control.adapter_calls import AdapterCall, carry_out
 from gateway.control.loop import ControlLoop, Tools
 from gateway.core.routing.adapters import (
     DONE,
+    FAILED,
     Adapter,
     AdapterBook,
     AdapterOutcome,
@@ -26,11 +27,14 @@ from gateway.core.routing.adapters import (
     AdapterResult,
     AdapterTold,
     Orders,
+    find_card,
+    root_of,
     summary_of,
 )
 from gateway.core.routing.backend import ALWAYS, BackendState
+from gateway.core.routing.snapshot import ModelCard
 from gateway.errors import NotFound
-from gateway.settings import Pool, Runtime, to_adapters
+from gateway.settings import Backend, Pool, Runtime, to_adapters
 from gateway.telemetry.events import EventName
 
 LOOK_S: Final = 1.0
@@ -70,7 +74,7 @@ class AdapterDesk:
         self._followed: Runtime | None = None
         self._places = asyncio.Semaphore(AT_ONCE)
         self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
-        self._mending: set[tuple[str, str]] = set()
+        self._mending: dict[tuple[str, str], AdapterCall] = {}
         self._nursery = aio.Nursery(loop.failed)
 
     # --- what operators ask ---------------------------------------------------------------------------------------
@@ -112,12 +116,25 @@ class AdapterDesk:
         self._keep()
         await self._keeper.written()  # so that a control that dies now comes back with this order
         calls = [
-            AdapterCall(pool=pool, adapter=adapter, backend=backend, load=load, reload=reload)
+            AdapterCall(
+                pool=pool,
+                adapter=adapter,
+                backend=backend,
+                load=load,
+                reload=reload,
+                replaces=load and self._is_other(backend.name, adapter, reload=reload),
+            )
             for backend in found.backends
         ]
         async with asyncio.TaskGroup() as tasks:
-            asked = [tasks.create_task(self._call(call), name=f"adapter {call.backend.name}") for call in calls]
-        told = tuple(task.result() for task in asked)
+            replaced = tasks.create_task(self._replace([it for it in calls if it.replaces]), name="adapters replaced")
+            asked = [
+                tasks.create_task(self._call(call), name=f"adapter {call.backend.name}")
+                for call in calls
+                if not call.replaces
+            ]
+        by_name = {it.backend: it for it in (*replaced.result(), *(task.result() for task in asked))}
+        told = tuple(by_name[call.backend.name] for call in calls)
         return AdapterOutcome(
             pool=pool,
             name=name,
@@ -126,6 +143,23 @@ class AdapterDesk:
             summary=summary_of(name, told, wanted=load),
             backends=told,
         )
+
+    async def _replace(self, calls: list[AdapterCall]) -> list[AdapterTold]:
+        """One backend after the other, so that the rest serve meanwhile; a failure leaves them what they have."""
+        told: list[AdapterTold] = []
+        for call in calls:
+            failed = next((it for it in told if it.result in FAILED), None)
+            if failed is None:
+                told.append(await self._call(call))
+            else:
+                detail = f"it keeps what it has, since {failed.backend} did not take it"
+                told.append(AdapterTold(backend=call.backend.name, result=AdapterResult.NOT_ASKED, detail=detail))
+        return told
+
+    def _is_other(self, backend: str, adapter: Adapter, *, reload: bool = False) -> bool:
+        """Whether a backend has one of that name that has to go first."""
+        card = find_card(self._fleet.known(backend)[0], adapter.name)
+        return card is not None and (reload or root_of(card) != adapter.path)
 
     def _find(self, pool: str, name: str) -> tuple[Pool, Adapter]:
         found = next((it for it in self._fleet.runtime.pools if it.name == pool), None)
@@ -156,7 +190,7 @@ class AdapterDesk:
         self._follow(self._fleet.runtime)
         for call in self._lacking():
             at = call.backend.name, call.adapter.name
-            self._mending.add(at)
+            self._mending[at] = call
             self._nursery.spawn(self._mend(call), name=f"adapter {call.backend.name}")
 
     def _follow(self, runtime: Runtime) -> None:
@@ -181,14 +215,24 @@ class AdapterDesk:
                     if (backend.name, adapter.name) in self._mending or self._turns[backend.name].locked():
                         continue
                     load = self._book.wants(pool.name, adapter, backend=backend.name, cards=cards, epoch=epoch, now=now)
-                    if load is not None:
-                        yield AdapterCall(pool=pool.name, adapter=adapter, backend=backend, load=load)
+                    if load is None:
+                        continue
+                    replaces = load and self._is_other(backend.name, adapter)
+                    if not replaces or self._may_replace(adapter, backend.name):
+                        yield AdapterCall(
+                            pool=pool.name, adapter=adapter, backend=backend, load=load, replaces=replaces
+                        )
+
+    def _may_replace(self, adapter: Adapter, backend: str) -> bool:
+        """One backend after the other, and no further after one that lost what it had."""
+        busy = any(call.replaces and call.adapter.name == adapter.name for call in self._mending.values())
+        return not busy and self._book.may_replace(adapter, backend)
 
     async def _mend(self, call: AdapterCall) -> None:
         try:
             await self._call(call)
         finally:
-            self._mending.discard((call.backend.name, call.adapter.name))
+            del self._mending[call.backend.name, call.adapter.name]
 
     def _epoch(self, backend: str) -> float:
         since = self._fleet.serving_since(backend)
@@ -203,17 +247,29 @@ class AdapterDesk:
                 return AdapterTold(
                     backend=name, result=AdapterResult.SUPERSEDED, detail="another order or configuration came"
                 )
-            told, cards = await carry_out(call, environ=self._environ)
-        if cards is not None and self._fleet.configs().get(name) == call.backend:
-            _, version = self._fleet.known(name)
-            self._loop.post(inbox.ModelsRead(backend=name, cards=cards, version=version))
-        path = call.adapter.path if call.load else ""
+            told, cards = await carry_out(
+                call, environ=self._environ, withdraw=lambda left: self._reports(call.backend, left)
+            )
+        if cards is not None:
+            self._reports(call.backend, cards)
         news = self._book.note(
-            call.adapter.name, told, path=path, epoch=self._epoch(name), now=self._clock(), wall=self._wall()
+            call.adapter.name,
+            told,
+            path=call.adapter.path if call.load else "",
+            epoch=self._epoch(name),
+            now=self._clock(),
+            wall=self._wall(),
+            replaced=call.replaces,
         )
         if news and told.result in _TOLD_AS:
             self._tell(call, told)
         return told
+
+    def _reports(self, backend: Backend, cards: tuple[ModelCard, ...]) -> None:
+        """A backend reports these, or will in a moment."""
+        if self._fleet.configs().get(backend.name) == backend:
+            _, version = self._fleet.known(backend.name)
+            self._loop.post(inbox.ModelsRead(backend=backend.name, cards=cards, version=version))
 
     def _is_current(self, call: AdapterCall) -> bool:
         pool = next((it for it in self._fleet.runtime.pools if it.name == call.pool), None)

@@ -110,16 +110,57 @@ async def test_clients_lose_an_adapter_before_its_engines_do(tmp_path: Path) -> 
         assert seen == [{"a": ("tiny",)}]
 
 
-async def test_an_engine_that_has_it_from_elsewhere_or_is_told_to_reload_gets_it_in_place(tmp_path: Path) -> None:
+async def test_one_from_elsewhere_is_replaced_and_a_reload_replaces_all_one_backend_after_the_other(
+    tmp_path: Path,
+) -> None:
     elsewhere, same = LoraEngine(loaded={"poet": "/old"}), LoraEngine(loaded={"poet": POET["path"]})
     async with bench(tmp_path, elsewhere, same) as made:
         outcome = await made.desk.load("p", "poet", reload=False)
         assert results(outcome) == {"a": "reloaded", "b": "already_loaded"}
-        assert elsewhere.loads == [{"lora_name": "poet", "lora_path": POET["path"], "load_inplace": True}]
-        assert same.loads == []
+        load = {"lora_name": "poet", "lora_path": POET["path"]}
+        assert elsewhere.orders == [(UNLOAD, {"lora_name": "poet"}), (LOAD, load)], "and nothing is loaded in place"
+        assert same.orders == []
+
+        release = asyncio.Event()
+        elsewhere.backend.add(Script((release, answer(b"Success"))))
+        reloading = aio.spawn(made.desk.load("p", "poet", reload=True), name="reload")
+        assert (await elsewhere.backend.exchange(2)).request.target == UNLOAD
+        assert made.seen() == {"a": ("tiny",), "b": ("tiny", "poet")}, "meanwhile the other one serves it"
+        assert same.orders == []
+        elsewhere.loaded.clear()
+        elsewhere.report()
+        release.set()
+        assert results(await reloading) == {"a": "reloaded", "b": "reloaded"}
+        assert same.orders == [(UNLOAD, {"lora_name": "poet"}), (LOAD, load)]
+        assert made.seen() == {"a": ("tiny", "poet"), "b": ("tiny", "poet")}
+
+
+async def test_a_reload_that_fails_leaves_the_other_backends_what_they_have(tmp_path: Path) -> None:
+    engines = [LoraEngine(loaded={"poet": POET["path"]}) for _ in range(3)]
+    async with bench(tmp_path, *engines, look=True, lora=[{**POET, "load": True}]) as made:
+        engines[0].refusal = "bad weights"
         outcome = await made.desk.load("p", "poet", reload=True)
-        assert results(outcome) == {"a": "reloaded", "b": "reloaded"}
-        assert same.loads == elsewhere.loads[:1]
+        assert results(outcome) == {"a": "refused", "b": "not_asked", "c": "not_asked"}
+        assert detail(outcome, "b") == "it keeps what it has, since a did not take it"
+        assert made.seen() == {"a": ("tiny",), "b": ("tiny", "poet"), "c": ("tiny", "poet")}
+        engines[0].refusal = ""
+        await made.until(lambda: made.seen()["a"] == ("tiny", "poet"), "it is asked again")
+        assert (engines[1].orders, engines[2].orders) == ([], [])
+
+
+async def test_a_new_path_that_is_bad_is_tried_at_one_backend_only(tmp_path: Path) -> None:
+    engines = [LoraEngine(loaded={"poet": POET["path"]}) for _ in range(3)]
+    async with bench(tmp_path, *engines, look=True, lora=[{**POET, "load": True}]) as made:
+        for engine in engines:
+            engine.refusal = "no such adapter"
+        urls = {name: engine.backend.url for name, engine in zip("abc", engines, strict=True)}
+        moved = configured(urls, lora=[{"name": "poet", "path": "/new", "load": True}])
+        made.parts.loop.post(inbox.ConfigRead(runtime(moved, probes={"health_s": 0.5, "timeout_s": 5})))
+        await made.until(lambda: sum(len(engine.loads) for engine in engines) >= 2, "one was asked twice")
+        assert sorted(len(engine.loaded) for engine in engines) == [0, 1, 1], "the others serve what they have"
+        for engine in engines:
+            engine.refusal = ""
+        await made.until(lambda: all(it.loaded == {"poet": "/new"} for it in engines), "all have it in the end")
 
 
 async def test_unloading_what_is_not_there_asks_nobody_for_anything(tmp_path: Path) -> None:
@@ -139,6 +180,21 @@ async def test_a_200_alone_is_not_believed(tmp_path: Path, target: str, *, wante
         assert (await engine.backend.exchange(0)).request.target == target
         assert results(outcome) == {"a": "refused"}
         assert detail(outcome) == (NOT_REPORTED if wanted else STILL_REPORTED)
+
+
+async def test_one_that_was_loaded_by_an_earlier_call_that_was_late_is_loaded(tmp_path: Path) -> None:
+    engine = LoraEngine()
+    async with bench(tmp_path, engine) as made:
+        release = asyncio.Event()
+        already = answer(b'{"error":{"message":"The lora adapter has already been loaded."}}', status=400)
+        engine.backend.add(Script((release, already)))
+        loading = aio.spawn(made.desk.load("p", "poet", reload=False), name="load")
+        await engine.backend.exchange(0)
+        engine.loaded["poet"] = POET["path"]
+        engine.report()
+        release.set()
+        assert results(await loading) == {"a": "already_loaded"}
+        assert made.seen() == {"a": ("tiny", "poet")}
 
 
 async def test_every_way_of_not_doing_it_is_told_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -231,9 +287,9 @@ async def test_a_refusal_is_told_once_however_often_it_is_asked_again(tmp_path: 
         await made.until(lambda: len(engine.loads) >= 2, "it is asked again")
         await made.until(lambda: made.desk.reports()[0].backends[0].retry_in_s, "it is to be asked once more")
         (told,) = made.parts.log.named("adapter.failed")
-        assert (told["wanted"], told["reason"]) == (True, engine.refusal)
+        assert (told["wanted"], told["reason"]) == (True, engine.refusal.rstrip("."))
         (report,) = made.desk.reports()
-        assert (report.wanted, report.backends[0].loaded, report.backends[0].detail) == (True, False, engine.refusal)
+        assert (report.wanted, report.backends[0].loaded, report.backends[0].detail) == (True, False, told["reason"])
 
 
 async def test_what_nobody_configured_is_not_found(tmp_path: Path) -> None:

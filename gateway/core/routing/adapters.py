@@ -60,13 +60,13 @@ class AdapterResult(StrEnum):
     REFUSED = "refused"
     UNREACHABLE = "unreachable"
     SUPERSEDED = "superseded"
+    NOT_ASKED = "not_asked"
 
 
-DONE: Final = frozenset(AdapterResult) - {
-    AdapterResult.REFUSED,
-    AdapterResult.UNREACHABLE,
-    AdapterResult.SUPERSEDED,
-}
+FAILED: Final = frozenset({AdapterResult.REFUSED, AdapterResult.UNREACHABLE})
+"""Results after which the backend is asked again."""
+
+DONE: Final = frozenset(AdapterResult) - FAILED - {AdapterResult.SUPERSEDED, AdapterResult.NOT_ASKED}
 """Results after which the backend is as ordered."""
 
 
@@ -138,7 +138,7 @@ def verdict(status: int, body: bytes, *, path: str = "") -> str:
         words = msgspec.json.decode(body, type=_Refusal).error.message
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return NO_ROUTE if status in {404, 405} else f"it answered {status}"
-    words = "".join(char if char.isprintable() else " " for char in words[:MAX_WORDS])
+    words = "".join(char if char.isprintable() else " " for char in words[:MAX_WORDS]).rstrip(" .")
     hint = f" (looked for at {path} on its own host)" if status == 404 and path else ""
     return f"{words}{hint}" or f"it answered {status}"
 
@@ -158,14 +158,19 @@ def find_card(cards: Iterable[ModelCard], name: str) -> ModelCard | None:
 
 @dataclass(slots=True)
 class _Try:
-    """The last try of an adapter at a backend that served since ``epoch``."""
+    """The last try of an adapter at a backend that served since ``epoch``; ``replaced``: it had another one loaded."""
 
     told: AdapterTold
     path: str
     wall: float
     epoch: float
+    replaced: bool = False
     failures: int = 0
     not_before: float = 0.0
+
+    @property
+    def done(self) -> bool:
+        return self.told.result in DONE
 
 
 @dataclass(slots=True)
@@ -180,7 +185,7 @@ class AdapterBook:
         self.orders.setdefault(pool, {})[name] = wanted
         for (_, adapter), last in self._tries.items():
             if adapter == name:
-                last.not_before, last.failures = 0.0, 0
+                last.not_before, last.failures, last.replaced = 0.0, 0, False
 
     def keep(self, pools: Mapping[str, Iterable[str]], backends: Iterable[str]) -> bool:
         """Forget what is configured no longer: ``pools`` are the adapters of each; whether an order was among it."""
@@ -197,16 +202,35 @@ class AdapterBook:
         changed, self.orders = kept != self.orders, kept
         return changed
 
-    def note(self, name: str, told: AdapterTold, *, path: str, epoch: float, now: float, wall: float) -> bool:
-        """A try has ended; whether what was told is news.  ``epoch``: since when the backend serves."""
+    def note(
+        self,
+        name: str,
+        told: AdapterTold,
+        *,
+        path: str,
+        epoch: float,
+        now: float,
+        wall: float,
+        replaced: bool = False,
+    ) -> bool:
+        """A try has ended; whether what was told is news.
+
+        ``path``: what was to be loaded, "" where nothing was; ``epoch``: since when the backend serves.
+        """
         before = self._tries.get((told.backend, name))
-        done = told.result in DONE
-        failures = 0 if done or told.result is AdapterResult.SUPERSEDED else 1 + (before.failures if before else 0)
+        failures = 1 + (before.failures if before else 0) if told.result in FAILED else 0
         delay_s = min(MAX_RETRY_S, FIRST_RETRY_S * 2.0 ** min(failures - 1, 32)) if failures else 0.0
-        self._tries[told.backend, name] = _Try(
-            told, path if done else "", wall, epoch, failures=failures, not_before=now + delay_s
+        replaced = replaced or (before is not None and before.replaced and before.path == path)
+        last = _Try(told, path, wall, epoch, replaced, failures=failures, not_before=now + delay_s)
+        self._tries[told.backend, name] = last
+        return last.done or before is None or before.told != told
+
+    def may_replace(self, adapter: Adapter, backend: str) -> bool:
+        """Whether ``backend`` may have another of that name replaced: not while one that tried lost what it had."""
+        return not any(
+            name == adapter.name and place != backend and last.path == adapter.path and last.replaced and not last.done
+            for (place, name), last in self._tries.items()
         )
-        return done or before is None or before.told != told
 
     def wants(
         self, pool: str, adapter: Adapter, *, backend: str, cards: Iterable[ModelCard], epoch: float, now: float
@@ -222,7 +246,7 @@ class AdapterBook:
         card = find_card(cards, adapter.name)
         orders = self.orders.get(pool, {})
         if adapter.wanted(orders):
-            settled = last is not None and last.epoch == epoch and last.path == adapter.path
+            settled = last is not None and last.done and last.epoch == epoch and last.path == adapter.path
             return None if card is not None and (settled or root_of(card) == adapter.path) else True
         return False if card is not None and orders.get(adapter.name) is False else None
 

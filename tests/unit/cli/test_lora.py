@@ -45,7 +45,7 @@ REPORTS = (
                 loaded=False,
                 path="",
                 result=AdapterResult.REFUSED,
-                detail="LoRA rank 32 is greater than max_lora_rank 16.",
+                detail="LoRA rank 32 is greater than max_lora_rank 16",
                 tried_wall=NOW - 3,
                 retry_in_s=12.4,
             ),
@@ -77,7 +77,7 @@ def test_adapters_are_listed_by_backend_with_the_reason_of_what_is_amiss(pacekee
     assert printed[0].split() == ["ADAPTER", "POOL", "WANTED", "BACKEND", "STATE", "LOADED", "TRIED", "PATH"]
     assert printed[1].split() == ["poet", "main", "yes", "gpu-a", "serving", "yes", "1", "min", "ago", "/adapters/poet"]
     assert printed[2].split()[5] == "no"
-    assert printed[4] == ("poet at gpu-b refused: LoRA rank 32 is greater than max_lora_rank 16.; asked again in 12 s")
+    assert printed[4] == ("poet at gpu-b refused: LoRA rank 32 is greater than max_lora_rank 16; asked again in 12 s")
     assert json.loads(pacekeeper("lora", "list", "--json"))["items"][0]["name"] == "poet"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 
 import pytest
 
@@ -54,7 +55,7 @@ def error(message: str, kind: str = "NotFoundError") -> bytes:
         (
             500,
             error("LoRA rank 32 is greater than max_lora_rank 16.", "X"),
-            "LoRA rank 32 is greater than max_lora_rank 16.",
+            "LoRA rank 32 is greater than max_lora_rank 16",
         ),
         (500, error("a\nb\x1b[31m" + "c" * 500, "X"), "a b [31m" + "c" * 292),
         (500, b"Internal Server Error", "it answered 500"),
@@ -108,17 +109,33 @@ def test_one_from_another_path_is_loaded_over_once() -> None:
     assert asked(book, moved, ELSEWHERE) is True, "and so is another path in the configuration"
 
 
+def test_where_one_lost_what_it_had_the_others_keep_theirs_until_it_has_it_again() -> None:
+    book = AdapterBook()
+    lost = told(AdapterResult.REFUSED, "no")
+    book.note("poet", lost, path="/new", epoch=1.0, now=0.0, wall=0.0, replaced=True)
+    moved = Adapter(name="poet", path="/new", load=True)
+    assert (book.may_replace(moved, "b"), book.may_replace(moved, "a")) == (False, True)
+    assert book.may_replace(Adapter(name="poet", path="/newer"), "b"), "another path is another chance"
+    book.note("poet", lost, path="/new", epoch=1.0, now=9.0, wall=9.0)
+    assert not book.may_replace(moved, "b"), "it still lacks it"
+    book.order("p", "poet", wanted=True)
+    assert book.may_replace(moved, "b"), "an operator says so"
+    book.note("poet", lost, path="/new", epoch=1.0, now=0.0, wall=0.0, replaced=True)
+    book.note("poet", told(AdapterResult.LOADED), path="/new", epoch=1.0, now=9.0, wall=9.0)
+    assert book.may_replace(moved, "b")
+
+
 def test_a_refusal_is_asked_again_later_and_later_until_the_backend_is_another_or_somebody_orders() -> None:
     book, now, waits = AdapterBook(), 0.0, []
     for _ in range(12):
         note(book, told(AdapterResult.REFUSED, "no"), now=now)
-        waits.append(book.on_backend("poet", "a", BackendState.SERVING, cards=BARE, now=now).retry_in_s)
+        waits.append(book.on_backend("poet", "a", BackendState.SERVING, cards=BARE, now=now).retry_in_s or 0.0)
         assert asked(book, STARTED, BARE, now=now) is None
-        now += waits[-1] or 0.0
+        now += waits[-1]
         assert asked(book, STARTED, BARE, now=now) is True
     assert waits[0] == FIRST_RETRY_S
     assert waits[-1] == MAX_RETRY_S
-    assert waits == sorted(waits)
+    assert all(before <= after for before, after in pairwise(waits))
     note(book, told(AdapterResult.REFUSED, "no"), now=now)
     assert asked(book, STARTED, BARE, now=now, epoch=2.0) is True
     book.order("p", "poet", wanted=True)
@@ -169,4 +186,5 @@ def test_a_summary_says_how_many_and_why_not_the_others() -> None:
         AdapterResult.REFUSED,
         AdapterResult.UNREACHABLE,
         AdapterResult.SUPERSEDED,
+        AdapterResult.NOT_ASKED,
     }
