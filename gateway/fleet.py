@@ -12,19 +12,17 @@ from dataclasses import dataclass
 
 import msgspec
 
+from gateway.core.routing.adapters import Orders
 from gateway.core.routing.backend import BackendState
 from gateway.core.routing.ejection import may_eject
 from gateway.core.routing.evidence import HealthEvent, RequestFailed
-from gateway.core.routing.health import Health, HealthPolicy, Kept, ProbeNow, begin, probe_period_s, step
-from gateway.core.routing.inventory import renewed, union, unreported, with_aliases
+from gateway.core.routing.health import Health, Kept, ProbeNow, begin, probe_period_s, step
+from gateway.core.routing.inventory import renewed, union, unreported, with_aliases, without
 from gateway.core.routing.notice import KeptServing, Notice, PoolChange, StateChange
 from gateway.core.routing.reading import EngineReading, generation_tps, has_restarted
 from gateway.core.routing.snapshot import Alias, BackendView, ModelCard, Snapshot
 from gateway.ports import BackendReport, PoolReport
-from gateway.settings import Backend, Runtime, to_policy, to_pool_view
-
-SUSPECT_S = 0.5
-"""Period of probes while something is wrong: a restarted engine serves again within this and one probe."""
+from gateway.settings import Backend, Runtime, health_policy, to_policy, to_pool_view, unwanted_adapters
 
 
 class Remembered(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,19 +52,20 @@ class _Member:
         return self.health.state is BackendState.SERVING
 
 
-def health_policy(runtime: Runtime) -> HealthPolicy:
-    """The thresholds of the health machine that ``runtime`` asks for."""
-    probes = runtime.probes
-    return HealthPolicy(
-        fall=probes.fall, rise=probes.rise, period_s=probes.health_s, suspect_s=min(SUSPECT_S, probes.health_s)
-    )
-
-
 class Fleet:
     """See the module.  ``generation`` is that of the snapshot before the first; ``remembered`` comes from earlier."""
 
-    def __init__(self, runtime: Runtime, *, generation: int, now: float, remembered: Iterable[Remembered] = ()) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        *,
+        generation: int,
+        now: float,
+        remembered: Iterable[Remembered] = (),
+        orders: Orders | None = None,
+    ) -> None:
         self._runtime = runtime
+        self._orders = orders or {}  # which LoRA adapters operators want, and which not
         self._health_policy = health_policy(runtime)
         self._snapshot = Snapshot(generation=generation, pools=(), backends=())
         self._changed = True
@@ -149,6 +148,11 @@ class Fleet:
         member.cards, member.version = cards, version
         return news
 
+    def order_adapters(self, orders: Orders) -> None:
+        """Operators want these LoRA adapters, and those not."""
+        self._orders = orders
+        self._changed = True
+
     def read(self, name: str, reading: EngineReading | None) -> tuple[EngineReading, EngineReading] | None:
         """The engine's numbers, None where they cannot be had; (before, now) when it must have restarted."""
         member = self._members.get(name)
@@ -185,14 +189,16 @@ class Fleet:
         if not self._changed:
             return self._snapshot
         self._changed = False
-        named = {pool.name: frozenset(pool.models) for pool in self._runtime.pools if pool.models}
-        members = self._members.values()
+        pools = [to_pool_view(pool, ordered=self._orders.get(pool.name, {})) for pool in self._runtime.pools]
+        named = {pool.name: frozenset((*pool.models, *pool.adapters)) for pool in pools if pool.models}
+        unwanted = unwanted_adapters(self._runtime, self._orders)
+        shown = {name: without(it.cards, unwanted[it.pool]) for name, it in self._members.items()}
         fresh = msgspec.structs.replace(
             self._snapshot,
-            pools=tuple(to_pool_view(pool) for pool in self._runtime.pools),
-            backends=tuple(_view(member) for member in members),
+            pools=tuple(pools),
+            backends=tuple(_view(member, shown[name]) for name, member in self._members.items()),
             cards=with_aliases(
-                union(((member.pool, member.cards) for member in members), named=named),
+                union(((member.pool, shown[name]) for name, member in self._members.items()), named=named),
                 (Alias(alias.name, alias.model) for pool in self._runtime.pools for alias in pool.aliases),
             ),
             policy=to_policy(self._runtime),
@@ -210,6 +216,11 @@ class Fleet:
         """Since when a backend serves, None for one that is not in the fleet; see ``Health``."""
         member = self._members.get(name)
         return None if member is None else member.health.serving_since
+
+    def known(self, name: str) -> tuple[tuple[ModelCard, ...], str]:
+        """What a backend reports, wanted or not: its cards and its version; ((), "") where nothing is known."""
+        member = self._members.get(name)
+        return ((), "") if member is None else (member.cards, member.version)
 
     def configs(self) -> dict[str, Backend]:
         """Every backend's configuration by name."""
@@ -271,11 +282,11 @@ class Fleet:
         )
 
     def _models_of(self, pool: str) -> tuple[str, ...]:
-        members = [member for member in self._members.values() if member.pool == pool]
-        return tuple(dict.fromkeys(card.id for member in members for card in member.cards))
+        of_pool = (backend.models for backend in self.snapshot().backends if backend.pool == pool)
+        return tuple(dict.fromkeys(model for models in of_pool for model in models))
 
 
-def _view(member: _Member) -> BackendView:
+def _view(member: _Member, shown: Iterable[ModelCard]) -> BackendView:
     return BackendView(
         name=member.config.name,
         pool=member.pool,
@@ -283,6 +294,6 @@ def _view(member: _Member) -> BackendView:
         state=member.health.state,
         api_key_env=member.config.api_key_env,
         tls_ca=member.config.tls_ca,
-        models=tuple(card.id for card in member.cards),
+        models=tuple(card.id for card in shown),
         serving_since=member.health.serving_since,
     )

@@ -14,6 +14,7 @@ from msgspec import Struct
 from gateway.core.admission.keys import Key, KeyDefaults, KeyLimits, KeyScope
 from gateway.core.admission.usage import UsageRow
 from gateway.core.link.messages import RequestRecord
+from gateway.core.routing.adapters import AdapterOutcome, AdapterReport
 from gateway.core.routing.backend import BackendState
 from gateway.core.routing.curve import Curve
 
@@ -201,6 +202,22 @@ class Keys(Protocol):
 
     async def revoke(self, key_id: str) -> Key:
         """End a key.  Raises NotFound, ConfigError."""
+        ...
+
+
+class Adapters(Protocol):
+    """LoRA adapters.  Implemented by ``gateway.control``."""
+
+    def reports(self) -> tuple[AdapterReport, ...]:
+        """Every configured adapter, in configuration order."""
+        ...
+
+    async def load(self, pool: str, name: str, *, reload: bool) -> AdapterOutcome:
+        """Have every backend of the pool load it; ``reload``: anew where it is.  Raises NotFound."""
+        ...
+
+    async def unload(self, pool: str, name: str) -> AdapterOutcome:
+        """Take it from clients and from every backend of the pool.  Raises NotFound."""
         ...
 
 

@@ -10,6 +10,7 @@ from typing import Annotated, Final
 
 from msgspec import Meta, Struct
 
+from gateway.core.routing.adapters import AdapterReport
 from gateway.core.stream.summary import Outcome
 from gateway.ports import BackendReport, QuarantineReport, RequestFilter, StoredRequest
 
@@ -37,6 +38,25 @@ class Released(Struct, frozen=True, kw_only=True):
     """Requests with ``fingerprint`` are served again."""
 
     fingerprint: str
+
+
+class AdapterList(Struct, frozen=True, kw_only=True):
+    """Every configured LoRA adapter, in configuration order; ``next`` is always null, the list is whole."""
+
+    items: tuple[AdapterReport, ...]
+    next: int | None = None
+
+
+class AdapterQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How an adapter is to be loaded."""
+
+    reload: Annotated[
+        bool, Meta(description="Read its files anew where it is loaded already, at one backend after the other.")
+    ] = False
+
+
+class NoQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Nothing is taken from the query string."""
 
 
 class RequestList(Struct, frozen=True, kw_only=True):

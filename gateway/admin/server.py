@@ -24,7 +24,7 @@ from gateway.admin.routes_events import MEDIA_TYPE, STARTED, EventStreams
 from gateway.admin.tokens import TokenTable
 from gateway.core.admission.throttle import Throttle
 from gateway.errors import BadRequest, BodyTooLarge, GatewayError, GatewayFault, MethodNotAllowed, UnknownEndpoint
-from gateway.ports import Feed, History, Keys, Operations
+from gateway.ports import Adapters, Feed, History, Keys, Operations
 
 STREAMS: Final = web.AppKey("streams", EventStreams)
 """The open event streams of an application, for those who ask how many there are."""
@@ -46,12 +46,14 @@ def build_admin(
     clock: Callable[[], float] = time.monotonic,
     now_wall: Callable[[], float] = time.time,
     keys: Keys | None = None,
+    adapters: Adapters | None = None,
 ) -> web.Application:
     """The application for the operators' port.
 
     ``metrics_page`` gives the page of `/metrics`; ``audit`` gets an entry for every change; ``on_fault`` gets each
     defect that a request met (its caller sees only that there was one); ``listen`` are the configured addresses and
-    ``names`` further host names under which the port may be asked; ``keys`` are those of clients, where they need one.
+    ``names`` further host names under which the port may be asked; ``keys`` are those of clients, where they need one;
+    ``adapters`` the LoRA adapters.
     Control calls::
 
         token = load_or_make_token(runtime_dir)          # RuntimeDirUnusable: exit code 2
@@ -78,6 +80,7 @@ def build_admin(
         audit=AuditTrail(audit, now_wall),
         limits=bounds,
         keys=keys,
+        adapters=adapters,
     )
     description = describe(routes, version=version)
     app = web.Application(client_max_size=bounds.body_bytes, middlewares=[_in_one_shape(on_fault)])

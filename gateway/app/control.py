@@ -27,6 +27,7 @@ from gateway.app.clients import clients_of, keys_file_of, read_usage
 from gateway.app.restart import restart_needed
 from gateway.app.spec import SPEC_NAME, InstallSpec
 from gateway.app.tellers import audit_teller, keepsake_teller, store_teller
+from gateway.control.adapters import AdapterDesk
 from gateway.control.ingest import Ingest
 from gateway.control.keeper import Keeper
 from gateway.control.keepsake import Keepsake
@@ -133,6 +134,7 @@ class ControlShell:
             keys_file.post = loop.post
             voice.metrics.keys.allow(key.id for key in keys_file.all())
 
+        adapters = AdapterDesk(loop, loop.tools, orders=keepsake.adapters())
         admin = build_admin(
             operations,
             history,
@@ -145,6 +147,7 @@ class ControlShell:
             names=self._spec.operator_names,
             version=__version__,
             keys=keys_file,
+            adapters=adapters,
         )
         listener = AdminListener(admin, self._listeners)
         await listener.start()
@@ -158,6 +161,7 @@ class ControlShell:
         lives.push_async_callback(link.close)
         lives.push_async_callback(self._nursery.close)
         self._nursery.spawn(loop.run(), name="control loop")
+        self._nursery.spawn(adapters.run(), name="adapters")
         if keys_file is not None:
             self._nursery.spawn(keys_file.run(), name="keys file")
         voice.events.emit(
@@ -176,7 +180,9 @@ class ControlShell:
         generation, remembered = keepsake.fleet()
         generation += LIFE_STRIDE if generation else 0
         now = time.monotonic()
-        fleet = Fleet(settings.runtime, generation=generation, now=now, remembered=remembered)
+        fleet = Fleet(
+            settings.runtime, generation=generation, now=now, remembered=remembered, orders=keepsake.adapters()
+        )
         workers, inherited = self._spec.workers, bool(applied)
         roster = Roster(
             models=voice.metrics.models,

@@ -18,6 +18,9 @@ from gateway.cli.exits import CommandFailed, Exit
 from gateway.cli.target import Target
 
 TIMEOUT_S: Final = 10.0
+_IN_PART: Final = frozenset({207, 502})
+"""Statuses of an order that some backends, or none, have carried out: what each said is in the answer."""
+
 _MAX_ANSWER_BYTES: Final = 64 * 1024 * 1024
 _UNIX: Final = "unix:"
 _HINT: Final = "is it running? `pacekeeper serve --config FILE` starts it; --operators URL names another"
@@ -29,14 +32,15 @@ Shape = TypeVar("Shape")
 class _UnixConnection(http.client.HTTPConnection):
     """HTTP over a Unix socket."""
 
-    def __init__(self, path: str) -> None:
-        super().__init__("localhost", timeout=TIMEOUT_S)
+    def __init__(self, path: str, *, timeout_s: float) -> None:
+        super().__init__("localhost", timeout=timeout_s)
         self._path = path
+        self._timeout_s = timeout_s
 
     def connect(self) -> None:
         """Connect to the socket's file instead of a host."""
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(TIMEOUT_S)
+        self.sock.settimeout(self._timeout_s)
         self.sock.connect(self._path)
 
 
@@ -45,6 +49,7 @@ class AdminClient:
 
     def __init__(self, target: Target) -> None:
         self._target = target
+        self._timeout_s = TIMEOUT_S
 
     def get(self, *path: str, query: dict[str, Any] | None = None) -> bytes:
         """The JSON body at ``/admin/v1/`` and the parts of ``path``; parts and ``query`` may hold any text.
@@ -59,13 +64,18 @@ class AdminClient:
         """Send ``body`` as JSON; the answer's JSON body.  Raises CommandFailed."""
         return self._ask("POST", _url(path), body=msgspec.json.encode(body))
 
+    def order(self, *path: str, query: str = "", timeout_s: float) -> bytes:
+        """Post an order that may be carried out in part; the answer's JSON body.  Raises CommandFailed."""
+        self._timeout_s = timeout_s
+        return self._ask("POST", _url(path) + query, body=b"", also=_IN_PART)
+
     def delete(self, *path: str) -> bytes:
         """Delete what is there; the answer's JSON body.  Raises CommandFailed."""
         return self._ask("DELETE", _url(path))
 
-    def _ask(self, method: str, url: str, *, body: bytes | None = None) -> bytes:
+    def _ask(self, method: str, url: str, *, body: bytes | None = None, also: frozenset[int] = frozenset()) -> bytes:
         status, answer = self._exchange(method, url, body=body)
-        if status in {200, 201}:
+        if status in {200, 201} or status in also:
             return answer
         raise self._refused(status, answer)
 
@@ -81,7 +91,7 @@ class AdminClient:
         except (http.client.HTTPException, ssl.SSLError) as error:
             raise self._unreachable("what answers there speaks another protocol") from error
         except TimeoutError as error:
-            raise self._unreachable(f"no answer within {TIMEOUT_S:g} s", hint=_HINT_SILENT) from error
+            raise self._unreachable(f"no answer within {self._timeout_s:g} s", hint=_HINT_SILENT) from error
         except OSError as error:
             raise self._unreachable((error.strerror or str(error)).lower()) from error
         finally:
@@ -90,13 +100,13 @@ class AdminClient:
     def _connection(self) -> http.client.HTTPConnection:
         url = self._target.url
         if url.startswith(_UNIX):
-            return _UnixConnection(url.removeprefix(_UNIX))
+            return _UnixConnection(url.removeprefix(_UNIX), timeout_s=self._timeout_s)
         scheme, _, place = url.partition("://")
         host, _, port = place.rpartition(":")
         host = host.removeprefix("[").removesuffix("]")
         if scheme == "https":
-            return http.client.HTTPSConnection(host, int(port), timeout=TIMEOUT_S)
-        return http.client.HTTPConnection(host, int(port), timeout=TIMEOUT_S)
+            return http.client.HTTPSConnection(host, int(port), timeout=self._timeout_s)
+        return http.client.HTTPConnection(host, int(port), timeout=self._timeout_s)
 
     def _headers(self) -> dict[str, str]:
         return {"Authorization": f"Bearer {self._target.token.read()}", "Accept": "application/json"}

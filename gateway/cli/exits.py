@@ -34,7 +34,7 @@ MEANINGS = (
     (Exit.USAGE, "wrong usage, configuration, file or port"),
     (Exit.UNREACHABLE, "no gateway answers"),
     (Exit.NOT_AUTHORISED, "the token is missing, wrong or not enough"),
-    (Exit.NOT_FOUND, "no such backend, request or key"),
+    (Exit.NOT_FOUND, "no such backend, request, key or adapter"),
 )
 """Each code and its meaning, for help and documentation."""
 

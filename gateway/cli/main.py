@@ -17,6 +17,7 @@ from gateway.cli.demo import demo
 from gateway.cli.entry import let_through
 from gateway.cli.exits import MEANINGS, CommandFailed, Exit, failures
 from gateway.cli.keys_commands import keys_create, keys_list, keys_revoke, keys_show
+from gateway.cli.lora_commands import lora_list, lora_load, lora_unload
 from gateway.cli.simulate import simulate_engine
 from gateway.cli.target import CONFIG_PLACES, Options, config_file
 from gateway.core.stream.summary import Outcome
@@ -70,6 +71,11 @@ def build_app() -> typer.Typer:
     keys.command("show", epilog=_EXITS)(keys_show)
     keys.command("revoke", epilog=_EXITS)(keys_revoke)
     app.add_typer(keys, name="keys")
+    lora = typer.Typer(help="LoRA adapters: what is loaded where, and orders to every backend of a pool.", **shared)  # type: ignore[arg-type]
+    lora.command("list", epilog=_EXITS)(lora_list)
+    lora.command("load", epilog=_EXITS)(lora_load)
+    lora.command("unload", epilog=_EXITS)(lora_unload)
+    app.add_typer(lora, name="lora")
     return app
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from gateway.drivers import DRIVERS
 from gateway.settings import Backend, Pool, Runtime
 
-_OWN_SENTENCES = ("name", "models", "backends")
+_OWN_SENTENCES = ("name", "models", "backends", "lora")
 
 
 def runtime_changes(old: Runtime, new: Runtime) -> tuple[str, ...]:
@@ -35,8 +35,22 @@ def _pool(old: Pool | None, new: Pool) -> Iterator[str]:
         return
     if old.models != new.models:
         yield f"pool {new.name}: models {_models(old)} → {_models(new)}"
+    yield from _adapters(old, new)
     left_out = set(_OWN_SENTENCES)
     yield from _values(f"pool {new.name}: ", old.model_dump(exclude=left_out), new.model_dump(exclude=left_out))
+
+
+def _adapters(old: Pool, new: Pool) -> Iterator[str]:
+    before, after = {it.name: it for it in old.lora}, {it.name: it for it in new.lora}
+    for name in before:
+        if name not in after:
+            yield f"pool {new.name}: LoRA adapter {name} removed; engines that have it loaded keep it"
+    for name, adapter in after.items():
+        if name not in before:
+            yield f"pool {new.name}: LoRA adapter {name} added"
+            continue
+        prefix = f"pool {new.name}: LoRA adapter {name}: "
+        yield from _values(prefix, before[name].model_dump(), adapter.model_dump())
 
 
 def _models(pool: Pool) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from gateway.control.link import WorkerRef
 from gateway.core.admission.keys import Key
 from gateway.core.link.messages import ControlMessage, RequestRecord, WorkerMessage
+from gateway.core.routing.adapters import Orders
 from gateway.core.routing.evidence import HealthEvent
 from gateway.core.routing.reading import EngineReading
 from gateway.core.routing.snapshot import ModelCard, Snapshot
@@ -86,6 +87,13 @@ class QuarantineLifted:
 
 
 @dataclass(frozen=True, slots=True)
+class AdaptersOrdered:
+    """Operators want these LoRA adapters, and those not."""
+
+    orders: Orders
+
+
+@dataclass(frozen=True, slots=True)
 class KeysRead:
     """The clients' keys are these now."""
 
@@ -119,6 +127,7 @@ Event = (
     | WorkerLeft
     | ConfigRead
     | QuarantineLifted
+    | AdaptersOrdered
     | KeysRead
     | KeysBad
     | RoundOver

@@ -12,7 +12,8 @@ import threading
 from collections.abc import Callable
 from functools import partial
 
-from gateway.control.keepsake import CONFIG_NAME, FLEET_NAME, KEYS_NAME, Keepsake
+from gateway.control.keepsake import ADAPTERS_NAME, CONFIG_NAME, FLEET_NAME, KEYS_NAME, Keepsake
+from gateway.core.routing.adapters import Orders
 from gateway.fleet import Remembered
 
 
@@ -44,6 +45,10 @@ class Keeper:
     def keep_keys(self, text: bytes) -> None:
         """Remember ``text`` as the clients' keys in use; returns at once."""
         self._hand_over(KEYS_NAME, partial(self._keepsake.keep_keys, text))
+
+    def keep_adapters(self, orders: Orders) -> None:
+        """Remember what operators ordered of LoRA adapters; returns at once."""
+        self._hand_over(ADAPTERS_NAME, partial(self._keepsake.keep_adapters, orders))
 
     async def written(self, *, timeout_s: float = 1.0) -> bool:
         """Whether all that was handed over is on the disk, or could not be written; waits at most ``timeout_s``."""

@@ -1,4 +1,4 @@
-"""What control leaves to its next life: generation, models of each backend, configuration and keys last applied.
+"""What control leaves to its next life: generation, models of each backend, configuration, keys and orders.
 
 Written into the runtime directory whenever it changes, read once at the start.  With it a control that was killed
 makes the same fleet at once, even while a busy engine does not answer probes or somebody is editing the file; a start
@@ -13,12 +13,14 @@ from typing import Final
 
 import msgspec
 
+from gateway.core.routing.adapters import Orders
 from gateway.fleet import Remembered
 
 FORMAT: Final = 1
 FLEET_NAME: Final = "fleet.json"
 CONFIG_NAME: Final = "applied.yaml"
 KEYS_NAME: Final = "applied-keys.json"
+ADAPTERS_NAME: Final = "adapters.json"
 MAX_BYTES: Final = 32 * 1024 * 1024
 
 
@@ -28,8 +30,13 @@ class _Kept(msgspec.Struct, frozen=True, kw_only=True):
     backends: tuple[Remembered, ...] = ()
 
 
+class _KeptAdapters(msgspec.Struct, frozen=True, kw_only=True):
+    format: int
+    orders: dict[str, dict[str, bool]] = {}
+
+
 class Keepsake:
-    """Owner of three files in the runtime directory.
+    """Owner of four files in the runtime directory.
 
     ``problem`` says why the last write failed, "" when it did not.
     """
@@ -63,6 +70,19 @@ class Keepsake:
     def keep_keys(self, text: bytes) -> None:
         """Remember ``text`` as the clients' keys in use."""
         self._write(KEYS_NAME, text)
+
+    def adapters(self) -> dict[str, dict[str, bool]]:
+        """What operators ordered of LoRA adapters, by pool and name; {} when nothing usable is there."""
+        try:
+            kept = msgspec.json.decode(self._read(ADAPTERS_NAME), type=_KeptAdapters)
+        except (OSError, ValueError, msgspec.MsgspecError, RecursionError):
+            return {}
+        return kept.orders if kept.format == FORMAT else {}
+
+    def keep_adapters(self, orders: Orders) -> None:
+        """Remember what operators ordered of LoRA adapters; survives a start of the whole gateway."""
+        kept = _KeptAdapters(format=FORMAT, orders={pool: dict(of_pool) for pool, of_pool in orders.items()})
+        self._write(ADAPTERS_NAME, msgspec.json.encode(kept))
 
     def _text(self, name: str, newer_than: Path) -> str:
         try:

@@ -77,6 +77,11 @@ class ControlLoop:
         self._watches: dict[str, tuple[Backend, float, Watch, asyncio.Task[None]]] = {}
         self._opened = asyncio.Event()
 
+    @property
+    def tools(self) -> Tools:
+        """What the loop performs with, for others that work beside it."""
+        return self._tools
+
     # --- life -----------------------------------------------------------------------------------------------------
 
     async def begin(self) -> None:
@@ -213,7 +218,7 @@ class ControlLoop:
                 assert_never(action)
 
     def _publish(self, snapshot: Snapshot) -> None:
-        self._tools.metrics.models.allow(name for pool in snapshot.pools for name in pool.models)
+        self._tools.metrics.models.allow(name for pool in snapshot.pools for name in (*pool.models, *pool.adapters))
         self._tools.metrics.models.allow(card.id for card in snapshot.cards)
         self._tools.keeper.keep_fleet(snapshot.generation, self.state.fleet.remember())
         if self.outlet is not None:

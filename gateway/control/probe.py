@@ -1,4 +1,4 @@
-"""One look at a backend: a GET with a bound on its time and on what it may send.
+"""One look at a backend: a GET with a bound on its time and on what it may send; or an order to it, by POST.
 
 The client behind every probe of control.  Speaks http, https (verified, with the backend's own authorities where they
 are configured) and Unix sockets, sends the backend's own key, follows no redirect, keeps no cookie, asks no proxy.
@@ -75,10 +75,19 @@ class ProbeClient:
 
         Raises ProbeFailed: no connection, no answer in time, no HTTP, or a body over ``max_bytes``.
         """
+        return await self._bounded("GET", path, None, max_bytes=max_bytes, timeout_s=timeout_s)
+
+    async def post(self, path: str, body: bytes, *, max_bytes: int, timeout_s: float | None = None) -> Answer:
+        """POST ``body``, which is JSON, to ``path``; bounds and errors as of :meth:`get`."""
+        return await self._bounded("POST", path, body, max_bytes=max_bytes, timeout_s=timeout_s)
+
+    async def _bounded(
+        self, method: str, path: str, body: bytes | None, *, max_bytes: int, timeout_s: float | None
+    ) -> Answer:
         limit_s = self._timeout_s if timeout_s is None else timeout_s
         try:
             async with asyncio.timeout(limit_s):
-                return await self._get(path, max_bytes)
+                return await self._ask(method, path, body, max_bytes=max_bytes)
         except TimeoutError as error:
             raise ProbeFailed(ProbeResult.TIMEOUT, f"no answer in {limit_s:g} s") from error
         except aiohttp.ClientSSLError as error:
@@ -90,16 +99,19 @@ class ProbeClient:
         except (aiohttp.ClientError, OSError) as error:
             raise ProbeFailed(ProbeResult.UNREACHABLE, "the connection was closed without an answer") from error
 
-    async def _get(self, path: str, max_bytes: int) -> Answer:
+    async def _ask(self, method: str, path: str, body: bytes | None, *, max_bytes: int) -> Answer:
         if self._session is None:
             self._session = self._open()
-        async with self._session.get(self._base + path, headers=self._headers, allow_redirects=False) as response:
-            body = bytearray()
+        headers = self._headers if body is None else {**self._headers, "Content-Type": "application/json"}
+        async with self._session.request(
+            method, self._base + path, headers=headers, data=body, allow_redirects=False
+        ) as response:
+            received = bytearray()
             async for part in response.content.iter_any():
-                body += part
-                if len(body) > max_bytes:
+                received += part
+                if len(received) > max_bytes:
                     raise ProbeFailed(ProbeResult.GARBLED, f"an answer over {max_bytes} bytes")
-            return Answer(response.status, bytes(body))
+            return Answer(response.status, bytes(received))
 
     def _open(self) -> aiohttp.ClientSession:
         connector: aiohttp.BaseConnector

@@ -54,7 +54,7 @@ _SHOWN_MODELS: Final = 10
 """How many of a pool's models are told with those that are missing."""
 
 
-Order = inbox.ConfigRead | inbox.KeysRead | inbox.KeysBad | inbox.QuarantineLifted
+Order = inbox.ConfigRead | inbox.KeysRead | inbox.KeysBad | inbox.QuarantineLifted | inbox.AdaptersOrdered
 
 
 class ControlState:
@@ -103,7 +103,13 @@ class ControlState:
                 yield from self._worker_said(event, now)
             case inbox.WorkerLeft(worker=worker):
                 yield from self._worker_left(worker, now)
-            case inbox.ConfigRead() | inbox.KeysRead() | inbox.KeysBad() | inbox.QuarantineLifted():
+            case (
+                inbox.ConfigRead()
+                | inbox.KeysRead()
+                | inbox.KeysBad()
+                | inbox.QuarantineLifted()
+                | inbox.AdaptersOrdered()
+            ):
                 yield from self._ordered(event, now)
             case inbox.RoundOver():
                 self._unseen = None
@@ -129,6 +135,8 @@ class ControlState:
                 yield from self.clients.refuse(path, faults)
             case inbox.QuarantineLifted(fingerprint=fingerprint):
                 yield from self.lessons.lift(fingerprint, now=now)
+            case inbox.AdaptersOrdered(orders=orders):
+                self.fleet.order_adapters(orders)
             case _:
                 assert_never(event)
 

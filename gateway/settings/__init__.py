@@ -8,6 +8,19 @@ ever held: only the names of the variables that hold one.
 from gateway.settings.install import Install
 from gateway.settings.load import Settings, load, parse
 from gateway.settings.runtime import Backend, Pool, Runtime
-from gateway.settings.views import to_policy, to_pool_view
+from gateway.settings.views import health_policy, to_adapters, to_policy, to_pool_view, unwanted_adapters
 
-__all__ = ["Backend", "Install", "Pool", "Runtime", "Settings", "load", "parse", "to_policy", "to_pool_view"]
+__all__ = [
+    "Backend",
+    "Install",
+    "Pool",
+    "Runtime",
+    "Settings",
+    "health_policy",
+    "load",
+    "parse",
+    "to_adapters",
+    "to_policy",
+    "to_pool_view",
+    "unwanted_adapters",
+]

@@ -106,12 +106,16 @@ def _pools(data: dict[str, Any]) -> Iterator[Broken]:
         yield from _twice(pools, pool.get("name"), (*path, "name"), what="pool")
         for at, model in enumerate(_list(pool.get("models"))):
             yield from _twice(models, model, (*path, "models", at), what="model")
+        adapters = dict(_each(pool.get("lora"), (*path, "lora")))
+        for place, adapter in adapters.items():
+            yield from _twice(models, adapter.get("name"), (*place, "name"), what="model")
         own = _list(pool.get("models"))
+        known = (*own, *(it.get("name") for it in adapters.values()))
         for at, alias in enumerate(_list(pool.get("aliases"))):
             if not isinstance(alias, dict):
                 continue
             yield from _twice(models, alias.get("name"), (*path, "aliases", at, "name"), what="model")
-            if own and isinstance(alias.get("model"), str) and alias["model"] not in own:
+            if own and isinstance(alias.get("model"), str) and alias["model"] not in known:
                 yield Broken((*path, "aliases", at, "model"), "not among the pool's models")
         wanted, count = pool.get("min_available"), len(_list(pool.get("backends")))
         if isinstance(wanted, int) and 0 < count < wanted:

@@ -12,6 +12,7 @@ from pydantic import Field
 
 from gateway.core.routing.cors import CorsPolicy
 from gateway.core.routing.snapshot import CommentPolicy, HeaderPolicy, LimitPolicy, PoolView, TimerPolicy
+from gateway.settings.lora import LoraAdapter
 from gateway.settings.parameters import Parameters
 from gateway.settings.reasoning import Reasoning, Side
 from gateway.settings.routing import Poison, Routing
@@ -87,6 +88,7 @@ class Pool(Section):
         (),
         description="Further names for these models, so that clients need not change when the model does.",
     )
+    lora: tuple[LoraAdapter, ...] = Field((), description="Operators load and unload them: [lora.md](lora.md).")
     min_available: CountOrNone = Field(
         1,
         description="With fewer backends serving than this, `status` calls the pool short.",

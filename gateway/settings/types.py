@@ -21,6 +21,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _ORIGIN: Final = re.compile(r"https?://[a-z0-9.\-\[\]:]{1,255}")
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _MAX_MODEL_CHARS: Final = 256
+_MAX_PATH_CHARS: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,14 @@ def _name(given: str) -> str:
 def _model_name(given: str) -> str:
     if not given or len(given) > _MAX_MODEL_CHARS or not given.isprintable() or "|" in given or given != given.strip():
         raise ValueError(f'must be 1 to {_MAX_MODEL_CHARS} printable characters without "|" and outer blanks')
+    return given
+
+
+def _adapter_path(given: str) -> str:
+    if not 0 < len(given) <= _MAX_PATH_CHARS or not given.isprintable() or given != given.strip():
+        raise ValueError(f"must be 1 to {_MAX_PATH_CHARS} printable characters without outer blanks")
+    if given.startswith("~"):
+        raise ValueError('"~" would be the home of whoever runs the engine; write the path in full')
     return given
 
 
@@ -139,6 +148,7 @@ Bytes = Annotated[int, BeforeValidator(_size), Field(ge=1024, le=1024**5), Kind(
 Switch = Annotated[bool, Kind("true or false")]
 Name = Annotated[str, BeforeValidator(_text), AfterValidator(_name), Kind("name")]
 ModelName = Annotated[str, BeforeValidator(_text), AfterValidator(_model_name), Kind("model name")]
+AdapterPath = Annotated[str, BeforeValidator(_text), AfterValidator(_adapter_path), Kind("path on the backends' host")]
 VariableName = Annotated[str, BeforeValidator(_text), AfterValidator(_variable), Kind("variable name")]
 FilePath = Annotated[Path, BeforeValidator(_absolute), Kind("path")]
 """A path; relative ones count from the current directory and are absolute once read."""

@@ -6,9 +6,15 @@ state.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
 import msgspec
 
+from gateway.core.routing.adapters import Adapter, Orders
 from gateway.core.routing.cors import CorsPolicy
+from gateway.core.routing.health import HealthPolicy
 from gateway.core.routing.parameters import ParameterPolicy
 from gateway.core.routing.policy import PoisonPolicy, RoutingPolicy
 from gateway.core.routing.snapshot import (
@@ -25,6 +31,9 @@ from gateway.core.stream.delivery.mode import Delivery, ReasoningPolicy, ThinkTa
 from gateway.settings.reasoning import UNSAID, ReasoningDelivery
 from gateway.settings.runtime import Pool, Runtime
 
+SUSPECT_S: Final = 0.5
+"""Period of probes while something is wrong: a restarted engine serves again within this and one probe."""
+
 
 def to_policy(runtime: Runtime) -> WorkerPolicy:
     """The runtime settings that workers need, in the units of their names."""
@@ -40,6 +49,14 @@ def to_policy(runtime: Runtime) -> WorkerPolicy:
     )
 
 
+def health_policy(runtime: Runtime) -> HealthPolicy:
+    """The thresholds of the health machine that ``runtime`` asks for."""
+    probes = runtime.probes
+    return HealthPolicy(
+        fall=probes.fall, rise=probes.rise, period_s=probes.health_s, suspect_s=min(SUSPECT_S, probes.health_s)
+    )
+
+
 def to_reasoning(section: ReasoningDelivery) -> ReasoningPolicy:
     """What a pool's or a model's section says of reasoning."""
     return ReasoningPolicy(
@@ -48,11 +65,25 @@ def to_reasoning(section: ReasoningDelivery) -> ReasoningPolicy:
     )
 
 
-def to_pool_view(pool: Pool) -> PoolView:
-    """A pool as workers know it."""
+def to_adapters(pool: Pool) -> tuple[Adapter, ...]:
+    """The LoRA adapters of a pool."""
+    return tuple(Adapter(name=it.name, path=it.path, load=it.load) for it in pool.lora)
+
+
+def unwanted_adapters(runtime: Runtime, orders: Orders) -> dict[str, frozenset[str]]:
+    """By pool, the LoRA adapters that clients are not to see, even where an engine reports them."""
+    return {
+        pool.name: frozenset(it.name for it in to_adapters(pool) if not it.wanted(orders.get(pool.name, {})))
+        for pool in runtime.pools
+    }
+
+
+def to_pool_view(pool: Pool, *, ordered: Mapping[str, bool] = MappingProxyType({})) -> PoolView:
+    """A pool as workers know it; ``ordered`` is what operators said of its LoRA adapters."""
     return PoolView(
         name=pool.name,
         models=pool.models,
+        adapters=tuple(it.name for it in to_adapters(pool) if it.wanted(ordered)),
         concurrency=pool.concurrency,
         queue=pool.queue,
         queue_s=pool.queue_s,

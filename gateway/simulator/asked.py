@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Container
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -29,6 +30,7 @@ class Limits:
 
     model: str
     max_model_len: int
+    adapters: Container[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,7 @@ class Asked:
     tool: str = ""
     stop: tuple[str, ...] = ()
     echo: Echo | None = None  # what a response repeats of its request
+    model: str = ""  # the adapter that is meant; "" for the model itself
     salt: str = ""  # keeps what is cached of this prompt from other requests
 
 
@@ -186,6 +189,7 @@ def _common(fields: dict[str, Any], *, limits: Limits) -> dict[str, Any]:
         "continuous_usage": options.get("include_usage") is True and options.get("continuous_usage_stats") is True,
         "token_ids": fields.get("return_token_ids") is True,
         "salt": _salt(fields),
+        "model": adapter_of(fields, limits),
         "stop": (stop,) if isinstance(stop, str) else tuple(str(one) for one in stop),
     }
 
@@ -227,8 +231,14 @@ def check_amounts(
 def check_model(fields: dict[str, Any], limits: Limits) -> None:
     """Refuse a model that is not served; none is the served one."""
     model = fields.get("model")
-    if model and model != limits.model:
+    if model and model != limits.model and not adapter_of(fields, limits):
         raise refusals.unknown_model(str(model), served=limits.model)
+
+
+def adapter_of(fields: dict[str, Any], limits: Limits) -> str:
+    """Return the adapter that a request means, "" where it means none."""
+    model = fields.get("model")
+    return model if isinstance(model, str) and model in limits.adapters else ""
 
 
 def room_for(max_tokens: int | None, prompt_tokens: int, *, limits: Limits) -> int:

@@ -14,6 +14,7 @@ from gateway.simulator.asked import (
     TOOL_TOKENS,
     Asked,
     Limits,
+    adapter_of,
     check_amounts,
     check_model,
     estimate_tokens,
@@ -55,6 +56,7 @@ def read_messages(body: bytes, content_type: bytes, *, limits: Limits) -> Asked:
         thinks=_thinks(reader.fields),
         tool=tool,
         stop=tuple(str(stop) for stop in stops),
+        model=adapter_of(reader.fields, limits),
     )
 
 

@@ -14,6 +14,7 @@ from gateway.simulator.asked import (
     TOOL_TOKENS,
     Asked,
     Limits,
+    adapter_of,
     check_amounts,
     check_model,
     estimate_tokens,
@@ -76,6 +77,7 @@ def read_responses(body: bytes, content_type: bytes, *, limits: Limits) -> Asked
         tool=_tool(fields, choice),
         stop=(stop,) if isinstance(stop, str) else tuple(str(one) for one in stop),
         echo=_echo(fields, choice, temperature=temperature, top_p=top_p),
+        model=adapter_of(fields, limits),
     )
 
 

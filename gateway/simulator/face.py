@@ -21,6 +21,7 @@ from gateway.simulator.desk import Desk
 from gateway.simulator.driver import Engine
 from gateway.simulator.exposition import Page
 from gateway.simulator.ids import Ids
+from gateway.simulator.lora import CHANGES, Adapters
 from gateway.simulator.messages import MessagesAnswer
 from gateway.simulator.pages import models_page, text_page, token_page
 from gateway.simulator.refusals import TOO_MANY_REQUESTS, TOO_MANY_TOKENS, Refused
@@ -73,7 +74,8 @@ class Face:
         self._ids = ids
         self._log = log if spec.access_log else None
         self.desk = Desk(engine, speed=speed, respond=self._respond, refuse=self._refuse)
-        self._limits = Limits(model=spec.model, max_model_len=spec.max_model_len)
+        self._adapters = Adapters(spec.model, runs=spec.runs_adapters)
+        self._limits = Limits(spec.model, spec.max_model_len, adapters=self._adapters.loaded)
         self._manners = Manners(
             stream_interval=spec.stream_interval,
             parses_reasoning=spec.parses_reasoning,
@@ -126,7 +128,7 @@ class Face:
         if request.path.startswith("/v1") and not self._may(request):
             raise refusals.no_key()
         found = find(request.path)
-        if found is None:
+        if found is None or (found[0] in CHANGES and not self._spec.updates_adapters):
             raise refusals.unknown_path()
         route, allowed = found
         if request.method not in allowed.split(", "):
@@ -150,6 +152,9 @@ class Face:
             case Route.TOKENIZE | Route.DETOKENIZE:
                 if self._is_open():
                     self._respond(connection, 200, self._token_page(request, route))
+            case Route.LOAD_ADAPTER | Route.UNLOAD_ADAPTER:
+                done = self._adapters.change(route, request.body, _kind(request))
+                self._respond(connection, 200, done, content_type=b"")
             case _:
                 self._respond(connection, 200, self._small_page(route))
 
@@ -175,7 +180,8 @@ class Face:
             case Route.LOAD:
                 return b'{"server_load":%d}' % (len(self.desk) if self._spec.tracks_load else 0)
             case _:
-                return models_page(self._spec, now=int(time.time()), key=self._ids.hexes(16))
+                key, adapters = self._ids.hexes(16), self._adapters.loaded
+                return models_page(self._spec, now=int(time.time()), key=key, adapters=adapters)
 
     def _may(self, request: Request) -> bool:
         if not self._spec.api_keys:
@@ -221,7 +227,7 @@ class Face:
             key = (asked.echo.request_id if asked.echo else "") or f"resp_{self._ids.hexes(16)}"
         else:
             key = request.headers.get(b"x-request-id", b"").decode("latin-1") or self._ids.hexes(16)
-        return Identity(form, key, int(time.time()), self._spec.model, self._spec.fingerprint)
+        return Identity(form, key, int(time.time()), asked.model or self._spec.model, self._spec.fingerprint)
 
     def _admit(self, *, n: int) -> None:
         """Refuse what would exceed a limit: of requests that run or wait, of prompt tokens without an answer yet."""

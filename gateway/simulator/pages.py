@@ -6,6 +6,8 @@ Pure.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from gateway.simulator import extras
 from gateway.simulator.asked import Limits, check_model, object_of, pieces
@@ -14,8 +16,8 @@ from gateway.simulator.shapes import quote
 from gateway.simulator.spec import ServerSpec
 
 
-def models_page(spec: ServerSpec, *, now: int, key: str) -> bytes:
-    """Return the body of ``GET /v1/models``; ``key`` is the permission's id."""
+def models_page(spec: ServerSpec, *, now: int, key: str, adapters: Mapping[str, str] = MappingProxyType({})) -> bytes:
+    """Return the body of ``GET /v1/models``; ``key`` is the permission's id, ``adapters`` name -> path."""
     allowed = {"create_engine": False, "sampling": True, "logprobs": True, "search_indices": False, "view": True}
     permission = {
         "id": f"modelperm-{key}",
@@ -37,7 +39,11 @@ def models_page(spec: ServerSpec, *, now: int, key: str) -> bytes:
         "max_model_len": spec.max_model_len,
         "permission": [permission],
     }
-    return quote({"object": "list", "data": [model]})
+    tuned = [
+        {**model, "id": name, "root": path, "parent": spec.model, "max_model_len": None}
+        for name, path in adapters.items()
+    ]
+    return quote({"object": "list", "data": [model, *tuned]})
 
 
 def token_page(body: bytes, content_type: bytes, *, limits: Limits) -> bytes:

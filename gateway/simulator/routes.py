@@ -27,13 +27,15 @@ class Route(StrEnum):
     COUNT = "/v1/messages/count_tokens"
     TOKENIZE = "/tokenize"
     DETOKENIZE = "/detokenize"
+    LOAD_ADAPTER = "/v1/load_lora_adapter"
+    UNLOAD_ADAPTER = "/v1/unload_lora_adapter"
 
 
 _METHODS: Final = {
     Route.HEALTH: "GET", Route.PING: "GET, POST", Route.VERSION: "GET", Route.LOAD: "GET", Route.METRICS: "GET",
     Route.MODELS: "GET", Route.CHAT: "POST", Route.COMPLETIONS: "POST", Route.RESPONSES: "POST",
     Route.RESPONSE: "GET", Route.CANCEL: "POST", Route.MESSAGES: "POST", Route.COUNT: "POST", Route.TOKENIZE: "POST",
-    Route.DETOKENIZE: "POST",
+    Route.DETOKENIZE: "POST", Route.LOAD_ADAPTER: "POST", Route.UNLOAD_ADAPTER: "POST",
 }  # fmt: skip
 _ITEM_PREFIX: Final = "/v1/responses/"
 

@@ -13,6 +13,7 @@ from typing import Final
 
 from gateway.simulator.given import given_arguments
 from gateway.simulator.human_int import human_int
+from gateway.simulator.lora import may_update
 
 _PORTS: Final = 65_535
 _SPEC_METRICS: Final = ("none", "summary", "detailed")
@@ -44,6 +45,8 @@ class ServerSpec:
     memory_share: float
     given: dict[str, object]
     spec_metrics: str
+    runs_adapters: bool
+    updates_adapters: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +144,8 @@ def read_spec(
         memory_share=float(_last(options, "--gpu-memory-utilization") or 0.9),
         given=given_arguments(root, options),
         spec_metrics=level,
+        runs_adapters="--enable-lora" in options,
+        updates_adapters=may_update(environment or {}),
     )
 
 

@@ -23,6 +23,7 @@ _TROUBLES: Final = (BackendState.EJECTED, BackendState.FAILED, BackendState.WEDG
 
 _BACKEND: Final = {"backend": "name of the backend"}
 _POOL: Final = {"pool": "name of the pool"}
+_ADAPTER: Final = {**_BACKEND, **_POOL, "adapter": "name of the adapter"}
 _PATH: Final = {"path": "the file"}
 _WORKER: Final = {"slot": "number of the worker's slot", "pid": "its process"}
 
@@ -82,6 +83,25 @@ EVENTS: Final[Mapping[EventName, EventSpec]] = MappingProxyType(
             level=Level.INFO,
             when="A request that was quarantined is served again.",
             fields={"fingerprint": "of the request's body", "reason": "why"},
+        ),
+        EventName.ADAPTER_LOADED: EventSpec(
+            level=Level.INFO,
+            when="A backend has loaded a LoRA adapter: an operator asked for it, or it lacked one that is wanted.",
+            fields={**_ADAPTER, "result": "loaded, or reloaded where it had one of that name"},
+        ),
+        EventName.ADAPTER_UNLOADED: EventSpec(
+            level=Level.INFO,
+            when="A backend has let go of a LoRA adapter, as an operator asked.",
+            fields={**_ADAPTER, "result": "unloaded"},
+        ),
+        EventName.ADAPTER_FAILED: EventSpec(
+            level=Level.WARNING,
+            when="A backend did not load a LoRA adapter, or did not let go of one; it is asked again. Once per reason.",
+            fields={
+                **_ADAPTER,
+                "wanted": "whether it was to be loaded",
+                "reason": "what the backend said, or why it could not be asked",
+            },
         ),
         EventName.POOL_DOWN: EventSpec(
             level=Level.ERROR,

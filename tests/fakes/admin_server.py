@@ -14,6 +14,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 import msgspec
 
 from gateway.core.link.messages import RequestRecord
+from gateway.core.routing.adapters import AdapterOutcome, AdapterReport
 from gateway.core.routing.backend import BackendState
 from gateway.core.routing.curve import CurvePoint
 from gateway.core.stream.summary import Ending, EngineMetrics, Exactness, Flag, Outcome, StreamSummary
@@ -32,6 +33,8 @@ class FakeGateway:
         self.status = status_report(now)
         self.backends = backend_reports(now)
         self.requests = request_rows(now)
+        self.adapters: tuple[AdapterReport, ...] = ()
+        self.order: tuple[int, AdapterOutcome | None] = (502, None)
         self.raw: tuple[int, bytes] | None = None
         """When set, every request gets this status and body."""
 
@@ -51,6 +54,10 @@ class FakeGateway:
             case ["requests", wanted]:
                 found = next((row for row in self.requests if row.record.request_id == wanted), None)
                 return one(found, f"no request {wanted}")
+            case ["lora"]:
+                return 200, msgspec.json.encode({"items": self.adapters, "next": None})
+            case ["lora", _, _, "load" | "unload"]:
+                return self.order[0], msgspec.json.encode(self.order[1])
             case _:
                 return failure(404, "not_found", "no such page")
 

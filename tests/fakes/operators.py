@@ -14,6 +14,14 @@ from gateway.control.clients import count_of
 from gateway.core.admission.keys import Key
 from gateway.core.admission.usage import UsageCount, UsageRow
 from gateway.core.link.messages import RequestRecord
+from gateway.core.routing.adapters import (
+    DONE,
+    AdapterOnBackend,
+    AdapterOutcome,
+    AdapterReport,
+    AdapterResult,
+    AdapterTold,
+)
 from gateway.core.routing.backend import BackendState
 from gateway.errors import GatewayError, NotFound, StoreUnusable
 from gateway.ports import (
@@ -157,6 +165,39 @@ class FakeKeys:
             raise NotFound("there is no key of that id", param="id")
         self.keys[at] = msgspec.structs.replace(self.keys[at], revoked_wall=1_700_000_100.0)
         return self.keys[at]
+
+
+class FakeAdapters:
+    """One adapter at two backends; ``results`` is what each says to the next orders."""
+
+    def __init__(self) -> None:
+        self.results = {"a": AdapterResult.LOADED, "b": AdapterResult.LOADED}
+        self.trouble: Exception | None = None
+        self.orders: list[tuple[str, str, str]] = []
+
+    def reports(self) -> tuple[AdapterReport, ...]:
+        at = AdapterOnBackend(backend="a", state=BackendState.SERVING, loaded=True, path="/adapters/poet")
+        return (AdapterReport(pool="kimi", name="poet", path="/adapters/poet", wanted=True, backends=(at,)),)
+
+    async def load(self, pool: str, name: str, *, reload: bool) -> AdapterOutcome:
+        return self._order(pool, name, "reload" if reload else "load")
+
+    async def unload(self, pool: str, name: str) -> AdapterOutcome:
+        return self._order(pool, name, "unload")
+
+    def _order(self, pool: str, name: str, what: str) -> AdapterOutcome:
+        if self.trouble is not None:
+            raise self.trouble
+        self.orders.append((what, pool, name))
+        told = tuple(AdapterTold(backend=it, result=result) for it, result in self.results.items())
+        return AdapterOutcome(
+            pool=pool,
+            name=name,
+            wanted=what != "unload",
+            complete=all(it.result in DONE for it in told),
+            summary=f"{what} of {name}",
+            backends=told,
+        )
 
 
 class MemoryHistory:

@@ -13,7 +13,7 @@ from gateway.admin.limits import AdminLimits
 from gateway.admin.listen import AdminListener
 from gateway.admin.server import STREAMS, build_admin
 from gateway.admin.tokens import Scope, Token, TokenTable, digest_of
-from tests.fakes.operators import FakeKeys, FakeOperations, MemoryFeed, MemoryHistory
+from tests.fakes.operators import FakeAdapters, FakeKeys, FakeOperations, MemoryFeed, MemoryHistory
 from tests.integration.raw_http import Answer, ask, head_of
 
 METRICS = b"# HELP x y\n# TYPE x gauge\nx 1\n"
@@ -30,6 +30,7 @@ class AdminStand:
         self.operations = FakeOperations()
         self.history = MemoryHistory()
         self.keys = FakeKeys()
+        self.adapters = FakeAdapters()
         self.feed = MemoryFeed(keep=400)
         self.audit: list[AuditEntry] = []
         self.faults: list[BaseException] = []
@@ -52,6 +53,7 @@ class AdminStand:
             limits=limits,
             now_wall=lambda: 1_700_000_000.0,
             keys=self.keys,
+            adapters=self.adapters,
         )
         self.listener = AdminListener(self.app, [self.socket], limits=limits)
 

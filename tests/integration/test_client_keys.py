@@ -16,7 +16,7 @@ from gateway.core.admission.keys import Key, KeyDefaults, KeyLimits, KeyScope, d
 from gateway.core.admission.usage import KeyUsage, UsageCount
 from gateway.core.link.messages import Shares, UsageTold
 from gateway.core.request.response_id import response_id
-from gateway.core.routing.snapshot import ModelCard
+from gateway.core.routing.snapshot import ModelCard, PoolView
 from tests.fakes.backend import Request, Script, ScriptedBackend, answer
 from tests.fakes.client import Answer, RawClient, raw_client
 from tests.fakes.worker import FakeWorker, backend_view, running_worker
@@ -295,3 +295,15 @@ async def test_a_key_stands_in_no_log_record_message_or_answer(caplog: pytest.Lo
     seen.append(caplog.text.encode())
     assert len(worker.records) == 10
     assert not any(b"sentinel" in text for text in seen)
+
+
+async def test_a_key_is_for_adapters_by_their_names_as_for_models() -> None:
+    async with keyed(key(models=("poet*",)), key("b", "pk-b", models=("tiny",))) as (backend, worker):
+        worker.serve(
+            [backend_view(backend.url, models=("tiny", "poet-1"))], pools=[PoolView(name="main", adapters=("poet-1",))]
+        )
+        assert (await ask(worker, body=ASK | {"model": "poet-1"})).status == 200
+        for secret, model in ((SECRET, "tiny"), ("pk-b", "poet-1")):
+            seen = await ask(worker, secret, body=ASK | {"model": model})
+            assert (seen.status, seen.error["code"]) == (403, "key_forbidden")
+        assert len(backend.exchanges) == 1

@@ -27,6 +27,7 @@ DENIED = (
     "/fault_tolerance/status",
     "/v1/load_lora_adapter",
     "/v1/unload_lora_adapter",
+    "/adapters",
     "/v1/chat/completions/render",
     "/v1/completions/render",
     "/v1/responses/render",

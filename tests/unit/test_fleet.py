@@ -9,7 +9,8 @@ from gateway.core.routing.evidence import DrainAsked, DrainLifted
 from gateway.core.routing.notice import PoolChange
 from gateway.core.routing.reading import EngineReading
 from gateway.core.routing.snapshot import TimerPolicy
-from gateway.fleet import Fleet, Remembered, health_policy
+from gateway.fleet import Fleet, Remembered
+from gateway.settings import health_policy
 from tests.fakes.fleets import GOOD, REFUSED, SLOW, backend, cards, fleet, pool, runtime
 
 

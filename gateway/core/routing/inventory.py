@@ -83,6 +83,11 @@ def union(
     return tuple(cards.values())
 
 
+def without(cards: Iterable[ModelCard], unwanted: Container[str]) -> tuple[ModelCard, ...]:
+    """``cards`` without those of LoRA adapters that no operator wants to be used."""
+    return tuple(card for card in cards if card.id not in unwanted)
+
+
 def with_aliases(cards: tuple[ModelCard, ...], aliases: Iterable[Alias]) -> tuple[ModelCard, ...]:
     """``cards``, and one more for each alias of one of them: that model's own, under the alias' name.
 

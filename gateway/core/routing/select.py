@@ -18,7 +18,7 @@ def pool_for(snapshot: Snapshot, model: str) -> str:
     Raises UnknownModel, or NothingServing while no backend has yet said what it serves.
     """
     for pool in snapshot.pools:
-        if model in pool.models:
+        if model in pool.models or model in pool.adapters:
             return pool.name
     for backend in snapshot.backends:
         if model in backend.models and not _names_models(snapshot, backend.pool):
@@ -44,9 +44,14 @@ def candidates(snapshot: Snapshot, pool: str, model: str, *, tried: Collection[s
     """Backends of ``pool`` that may get a request for ``model`` now, without those already ``tried``.
 
     Serving ones; when there are none, those not yet looked at (just after the start, better tried than refused).
-    A backend that is known not to serve the model is left out.
+    A backend that is known not to serve the model is left out, and of a LoRA adapter one that does not report it.
     """
-    of_pool = [b for b in snapshot.backends if b.pool == pool and b.name not in tried and _may_serve(b, model)]
+    adapter = any(model in it.adapters for it in snapshot.pools if it.name == pool)
+    of_pool = [
+        b
+        for b in snapshot.backends
+        if b.pool == pool and b.name not in tried and (model in b.models if adapter else _may_serve(b, model))
+    ]
     serving = [b for b in of_pool if b.state is BackendState.SERVING]
     return serving or [b for b in of_pool if b.state is BackendState.UNKNOWN]
 

@@ -123,6 +123,7 @@ class Alias(Struct, frozen=True):
 class PoolView(Struct, frozen=True, kw_only=True):
     """Backends that serve the same models.  ``models`` empty: whatever its backends report.
 
+    ``adapters``: LoRA adapters that are wanted; each is served by those backends that report it.
     ``reasoning`` holds for all of them but those with one of their own in ``model_reasoning``.
     How requests wait for it: at most ``concurrency`` at once on each backend (0: no bound, nobody waits), ``queue``
     places, ``queue_s`` at most and not beyond ``deadline_s`` after they came (0: no deadline); ``hold_s``: how long for
@@ -131,6 +132,7 @@ class PoolView(Struct, frozen=True, kw_only=True):
 
     name: str
     models: tuple[str, ...] = ()
+    adapters: tuple[str, ...] = ()
     concurrency: int = 0
     queue: int = 1024
     queue_s: float = 60.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gateway.control.changes import runtime_changes
-from gateway.settings import Pool
+from gateway.settings import Pool, Runtime
 from tests.fakes.fleets import backend, pool, runtime
 
 BASE = (pool("p", "a", "b"), pool("q", "c", models=("m",)))
@@ -64,3 +64,17 @@ def test_changes_of_policies_are_told_by_their_path() -> None:
         "headers.backend_name on → off",
         "probes.fall 3 → 5",
     ]
+
+
+def test_adapters_that_move_or_go_have_sentences_of_their_own() -> None:
+    def with_lora(*lora: dict[str, object]) -> Runtime:
+        return runtime(pool("p", "a", lora=lora))
+
+    before = with_lora({"name": "poet", "path": "/a"}, {"name": "gone", "path": "/g"})
+    after = with_lora({"name": "poet", "path": "/b", "load": True}, {"name": "new", "path": "/n"})
+    assert runtime_changes(before, after) == (
+        "pool p: LoRA adapter gone removed; engines that have it loaded keep it",
+        "pool p: LoRA adapter poet: path /a → /b",
+        "pool p: LoRA adapter poet: load off → on",
+        "pool p: LoRA adapter new added",
+    )

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gateway.control import keepsake as keepsake_module
-from gateway.control.keepsake import CONFIG_NAME, FLEET_NAME, Keepsake
+from gateway.control.keepsake import ADAPTERS_NAME, CONFIG_NAME, FLEET_NAME, Keepsake
 from gateway.fleet import Remembered
 from tests.fakes.fleets import cards
 
@@ -20,6 +20,16 @@ def test_the_fleet_comes_back_as_it_was_left(tmp_path: Path) -> None:
     Keepsake(tmp_path).keep_fleet(7, LEFT)
     assert Keepsake(tmp_path).fleet() == (7, LEFT)
     assert stat.S_IMODE((tmp_path / FLEET_NAME).stat().st_mode) == 0o600
+
+
+def test_orders_about_adapters_come_back_as_they_were_left(tmp_path: Path) -> None:
+    assert Keepsake(tmp_path).adapters() == {}
+    orders = {"p": {"poet": True, "org/other": False}}
+    Keepsake(tmp_path).keep_adapters(orders)
+    assert Keepsake(tmp_path).adapters() == orders
+    for content in (b"", b"{", b'{"format": 2, "orders": {}}', b'{"format": 1, "orders": {"p": 3}}'):
+        (tmp_path / ADAPTERS_NAME).write_bytes(content)
+        assert Keepsake(tmp_path).adapters() == {}
 
 
 @pytest.mark.parametrize(

@@ -91,8 +91,8 @@ def test_every_fault_comes_in_one_go_in_the_order_of_the_file() -> None:
         "f.yaml:2:22 operators.listen[0]: port 8080 is a port of the clients; operators need one of their own",
         'f.yaml:3:10 workers: must be a whole number or "auto"',
         (
-            "f.yaml:6:5 pools[0].tuner: unknown key; known here: name, models, aliases, min_available, routing, "
-            "concurrency, queue, queue_s, deadline_s, hold_s, reasoning, backends"
+            "f.yaml:6:5 pools[0].tuner: unknown key; known here: name, models, aliases, lora, min_available, "
+            "routing, concurrency, queue, queue_s, deadline_s, hold_s, reasoning, backends"
         ),
         "f.yaml:8:9 pools[0].backends[0].url: required, but not there",
         'f.yaml:8:19 pools[0].backends[0].urll: unknown key; did you mean "url"?',

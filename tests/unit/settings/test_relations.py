@@ -52,6 +52,21 @@ def found(data: dict[str, Any]) -> list[tuple[str, str]]:
             "pools[1].models[1]",
             "the same model",
         ),
+        (
+            {"pools": [pool("p", A, models=["m"], lora=[{"name": "m"}])]},
+            "pools[0].lora[0].name",
+            "the same model as pools[0].models[0]",
+        ),
+        (
+            {"pools": [pool("p", A, aliases=[{"name": "x", "model": "m"}]), pool("q", B, lora=[{"name": "x"}])]},
+            "pools[1].lora[0].name",
+            "the same model as pools[0].aliases[0].name",
+        ),
+        (
+            {"pools": [pool("p", A, lora=[{"name": "x"}, {"name": "x"}])]},
+            "pools[0].lora[1].name",
+            "the same model as pools[0].lora[0].name",
+        ),
         ({"pools": [pool("p", A, min_available=2)]}, "pools[0].min_available", "more than the pool's 1 backend"),
         ({"pools": [pool("p", backend("a", "http://localhost:8080"))]}, "pools[0].backends[0].url", "gateway's own"),
         (
@@ -92,6 +107,12 @@ def test_an_own_unix_socket_as_backend_is_found() -> None:
         {"operators": {"listen": ["0.0.0.0:8081"]}},
         {"clients": {"listen": ["unix:/x"]}, "operators": {"listen": ["unix:/y"]}},
         {"timers": {"total_s": 0}},
+        {"pools": [pool("p", A, models=["m"], lora=[{"name": "l"}], aliases=[{"name": "x", "model": "l"}])]},
+        {
+            "pools": [
+                pool("p", A, models=["m", ["odd"]], lora=["odd", {"name": 3}], aliases=[{"name": "x", "model": "m"}])
+            ]
+        },
         {"pools": [pool("p", backend("a", "https://x", tls_ca="x.pem"))]},
     ],
 )
