@@ -16,9 +16,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 
+import msgspec
 import uvloop
 
 from benchmarks import launch, machine, relays, report
+from benchmarks.merge import merged
 from benchmarks.plan import FULL, QUICK, Plan
 from benchmarks.prepare import prepare
 from benchmarks.results import Run
@@ -36,7 +38,8 @@ def _default_cores() -> Cores:
 def _arguments() -> argparse.Namespace:
     cores = _default_cores()
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("action", nargs="?", choices=("run", "prepare"), default="run")
+    parser.add_argument("action", nargs="?", choices=("run", "prepare", "report"), default="run")
+    parser.add_argument("files", nargs="*", type=Path, help="report: JSON files of runs of one machine, made one page")
     parser.add_argument("--quick", action="store_true", help="shorter windows and fewer rounds: under two minutes")
     parser.add_argument("--relays", default="", help="comma-separated names; all by default")
     parser.add_argument("--parts", default=",".join(PARTS), help=f"comma-separated, of {', '.join(PARTS)}")
@@ -50,6 +53,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--limit", type=float, metavar="S", help="seconds after which no further window begins")
     parser.add_argument("--output", type=Path, default=_LOCAL_RESULTS, help="folder of the JSON and Markdown files")
     arguments = parser.parse_args()
+    if (arguments.action == "report") is not bool(arguments.files):
+        parser.error("report takes files, and nothing else does")
     if unknown := set(arguments.parts.split(",")) - set(PARTS):
         parser.error(f"unknown parts: {', '.join(sorted(unknown))}")
     names = [relay.name for relay in relays.relays()]
@@ -116,10 +121,26 @@ def _run(arguments: argparse.Namespace) -> int:
     return 0 if any(measured) else 1
 
 
+def _report(files: Sequence[Path], output: Path) -> int:
+    """Write the page of several runs."""
+    runs = [msgspec.json.decode(file.read_bytes(), type=Run) for file in files]
+    whole = merged(runs)
+    path = report.write(whole, output, files[0].stem + "-whole")
+    print(report.markdown(whole))
+    print(f"written: {path}", file=sys.stderr)
+    return 0
+
+
 def main() -> int:
     """Do what the command line says."""
     arguments = _arguments()
-    return prepare() if arguments.action == "prepare" else _run(arguments)
+    match arguments.action:
+        case "prepare":
+            return prepare()
+        case "report":
+            return _report(arguments.files, arguments.output)
+        case _:
+            return _run(arguments)
 
 
 if __name__ == "__main__":

@@ -81,7 +81,9 @@ def _rows(title: str, unit: str, bars: Sequence[Bar]) -> Panel:
         drawn.append(_text(_LEFT - 10, y + 4, bar.name, anchor="end", fill=colour if bar.name == GATEWAY else _INK))
         drawn.append(_line((place(bar.low), y, place(bar.high), y), colour, width=3, more="stroke-opacity='0.45'"))
         drawn.append(f"<circle cx='{place(bar.middle):.1f}' cy='{y:.1f}' r='5' fill='{colour}'/>")
-        drawn.append(_text(_WIDTH, y + 4, f"{bar.middle:,.4g}", anchor="end", fill=colour))
+        drawn.append(
+            _text(_WIDTH, y + 4, f"{bar.middle:,.{0 if bar.middle >= 100 else 1}f}", anchor="end", fill=colour)
+        )
     return Panel("".join(drawn), bottom + _FOOT)
 
 

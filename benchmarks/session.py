@@ -96,7 +96,11 @@ class Session:
         """Run the named parts (`PARTS`) in their order."""
         for name in parts:
             say(f"{self._elapsed_s():5.0f} s  {name}")
-            await PARTS[name](self)
+            try:
+                await PARTS[name](self)
+            except (launch.NotStarted, OSError, TimeoutError) as failure:
+                # What the other parts found is worth keeping.
+                self._run.warnings.append(f"{name} broke off: {type(failure).__name__} {failure}")
         self._run.wall_s = self._elapsed_s()
         self._run.warnings += machine.warnings(self._run)
 
@@ -188,6 +192,8 @@ class Session:
             )
         finally:
             os.sched_setaffinity(0, pinned)
+        if plan.unpinned and found.rounds:
+            self._run.warnings.append("workers shared cores (--unpinned): their figures mean nothing")
         self._run.workers += found.rounds
         self._run.skipped |= found.skipped
 

@@ -27,7 +27,7 @@ def test_each_relay_is_a_row_with_its_figure_and_the_least_comes_first() -> None
         "pacekeeper",
         "litellm",
     ]
-    assert {"20", "26", "687"} <= set(shown), "all processes: 24 of the worker and 2 of control"
+    assert {"20.0", "26.0", "687"} <= set(shown), "all processes: 24 of the worker and 2 of control"
     assert "Latency added to a chunk" in shown
 
 
