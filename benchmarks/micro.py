@@ -12,6 +12,7 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import cast
 
 from benchmarks import micro_tap
 from benchmarks.micro_ingest import settled_record
@@ -20,9 +21,13 @@ from gateway.core.admission.queue import FairQueue, Ticket
 from gateway.core.admission.quota import KeyMeter, Resource, judge
 from gateway.core.link.framing import frame
 from gateway.core.link.messages import Settled
+from gateway.core.stream.edit import UsageStripped
 from gateway.core.stream.http1 import ChunkedBody, body_of, chunk, parse_head
-from gateway.core.stream.summary import Dialect, RequestShape
+from gateway.core.stream.pace import PaceReport
+from gateway.core.stream.summary import Dialect, Ending, RequestShape
 from gateway.core.stream.tap import Tap, summarise_body
+from gateway.proxy.relay import StreamRelay
+from gateway.proxy.wire import ClientWire
 
 _DATE = "Tue, 01 Dec 2026 12:00:00 GMT"
 _BATCH = 50
@@ -143,6 +148,51 @@ def _reports(times: int) -> int:
     return batches * _BATCH
 
 
+class _Nobody:
+    """Stands for the exchange and the client's connection of a relay: what is written goes nowhere."""
+
+    def __init__(self) -> None:
+        self.written = 0
+
+    def finish(self, ending: Ending) -> None:
+        raise SystemExit(f"the stream ended: {ending}")
+
+    def take_turns(self) -> None:
+        """There are no others."""
+
+    def writer(self) -> Callable[[bytes], None]:
+        return self._write
+
+    def _write(self, _data: bytes) -> None:
+        self.written += 1
+
+
+def _relay(times: int) -> int:
+    """All that happens between a read and a write, and the tap after it, with usage to be stripped at the end."""
+    nobody = _Nobody()
+    relay = StreamRelay(
+        exchange=nobody,
+        wire=cast("ClientWire", nobody),
+        head=b"HTTP/1.1 200 OK\r\n\r\n",
+        body=ChunkedBody(),
+        dialect=Dialect.CHAT,
+        edit=UsageStripped(),
+        tap=Tap(Dialect.CHAT, RequestShape(stream=True), max_event_bytes=1 << 20),
+        report=lambda _summary: PaceReport(request_id=""),
+        client_chunked=True,
+        hold_bytes=1 << 20,
+        stopping=False,
+        clock=time.monotonic,
+    )
+    content = chunk(micro_tap.CONTENT)
+    relay.feed(content)
+    for _ in range(times):
+        relay.feed(content)
+    if nobody.written != times + 1:
+        raise SystemExit(f"{nobody.written} writes instead of {times + 1}")
+    return times
+
+
 def _tap_of(case: micro_tap.Case) -> Part:
     def run(times: int) -> int:
         tap = Tap(case.dialect, RequestShape(stream=True), max_event_bytes=1 << 20)
@@ -168,6 +218,7 @@ def parts() -> tuple[Part, ...]:
         Part("framing: one chunk a read", "chunk", _framing_of((content,), 1)),
         Part("framing: four chunks a read", "chunk", _framing_of((content * 4,), 4)),
         Part("framing: a chunk cut in two", "chunk", _framing_of((content[:100], content[100:]), 1)),
+        Part("relay: one chunk a read, the tap included", "chunk", _relay),
         *(_tap_of(case) for case in plain),
         Part("settle: summary of a stream", "stream", _summaries),
         Part("settle: summary of a whole answer", "answer", _bodies),
