@@ -11,7 +11,7 @@ import gc
 import math
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -98,7 +98,7 @@ class _Window:
 
 
 @contextmanager
-def _without_collections() -> Iterator[None]:
+def without_collections() -> Iterator[None]:
     """A collection in the client would show as a late event in every stream."""
     gc.collect()
     gc.disable()
@@ -149,6 +149,14 @@ async def _start_spread(clients: Sequence[StreamClient], request: ChatRequest, *
             await asyncio.sleep(ahead_s)
 
 
+async def _begun(done: Callable[[], int], count: int) -> None:
+    """Wait until there is one event or answer for each of `count` clients: a slow relay takes longer than the ramp."""
+    until_s = time.monotonic() + _GRACE_S
+    while done() < count and time.monotonic() < until_s:  # noqa: ASYNC110  (counted there)
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(_SETTLE_S)
+
+
 def _tokens_for(duration_s: float, pace_ms: float) -> int:
     return math.ceil(duration_s * 1000 / pace_ms) + 4
 
@@ -176,9 +184,9 @@ async def stream_cost(target: Target, load: StreamLoad, *, bystanders: Bystander
     tally = Tally(timing=False, lenient=not target.faithful)
     clients = await connect(StreamClient, target.port, count=load.level, tally=tally)
     countdown = _Countdown(load.level)
-    with _without_collections():
+    with without_collections():
         await _start_spread(clients, load.request(), countdown=countdown)
-        await asyncio.sleep(_SETTLE_S)
+        await _begun(lambda: tally.events, load.level)
         window = _Window(target, bystanders)
         tally.timing = True
         window.edge(tally.events)
@@ -206,10 +214,10 @@ async def request_cost(
         else:
             client.send(request, lambda: begin(client))
 
-    with _without_collections():
+    with without_collections():
         for client in clients:
             begin(client)
-        await asyncio.sleep(_SETTLE_S)
+        await _begun(lambda: tally.answers, connections)
         window = _Window(target, bystanders)
         window.edge(tally.answers)
         await asyncio.sleep(window_s)
@@ -229,7 +237,7 @@ async def latency(target: Target, load: StreamLoad, *, number: int) -> LatencyRo
     probe = chat_request(tokens=5, stream=True, pace_ms=1)
     ended = asyncio.Event()
     countdown = _Countdown(max(1, len(steady)))
-    with _without_collections():
+    with without_collections():
         await _start_spread(steady, load.request(), countdown=countdown)
         await asyncio.sleep(_SETTLE_S)
         background.timing = True
@@ -263,7 +271,7 @@ async def single_stream_tps(target: Target, *, tokens: int, step_ms: float) -> f
     tally = Tally()
     [client] = await connect(StreamClient, target.port, count=1, tally=tally)
     countdown = _Countdown(1)
-    with _without_collections():
+    with without_collections():
         client.send(chat_request(tokens=tokens, stream=True, pace_ms=step_ms), countdown.one)
         await _finish(countdown, tally)
     _close([client])
@@ -281,10 +289,7 @@ async def idle_memory(target: Target, *, streams: int) -> MemoryFigure:
     countdown = _Countdown(streams)
     for client in clients:
         client.send(request, countdown.one)
-    until_s = time.monotonic() + _GRACE_S
-    while tally.events < streams and not tally.failures and time.monotonic() < until_s:  # noqa: ASYNC110  (counted there)
-        await asyncio.sleep(0.05)
-    await asyncio.sleep(0.5)
+    await _begun(lambda: tally.events, streams)
     opened = {pid: procstat.memory(pid) for pid in roles}
     _close(clients)
     # The relay and the engine need a moment to see the clients leave before the next measurement.

@@ -16,6 +16,7 @@ from types import MappingProxyType
 from benchmarks import vllm_bytes
 from benchmarks.figures import percentile
 from benchmarks.load import AnswerClient, StreamClient, Tally, chat_request, connect
+from benchmarks.measure import without_collections
 from benchmarks.relays import Target
 from benchmarks.results import PromptRound
 
@@ -25,7 +26,7 @@ _SETTLE_S = 0.5
 _PAUSE_S = 0.06
 _AFTER_S = 0.006
 _GRACE_S = 20.0
-_TICK_TOKENS = 100_000
+_TICK_TOKENS = 20_000
 _KEPT_FAILURES = 5
 _CREATED = b'"created":'
 
@@ -84,19 +85,20 @@ async def beside_a_stream(target: Target, load: PromptLoad, *, number: int) -> P
     stalls: list[float] = []
     quiet: list[float] = []
     ended = asyncio.Event()
-    for _ in range(load.count):
-        seen = len(ticks.lag_us)
-        await asyncio.sleep(_PAUSE_S)
-        quiet += ticks.lag_us[seen:]
-        seen = len(ticks.lag_us)
-        ended.clear()
-        asker.send(request, ended.set)
-        async with asyncio.timeout(_GRACE_S):
-            await ended.wait()
-        await asyncio.sleep(_AFTER_S)  # what was held up comes right after
-        stalls += [max(ticks.lag_us[seen:])] if len(ticks.lag_us) > seen else []
-        if answers.failures or ticks.failures:
-            break
+    with without_collections():
+        for _ in range(load.count):
+            seen = len(ticks.lag_us)
+            await asyncio.sleep(_PAUSE_S)
+            quiet += ticks.lag_us[seen:]
+            seen = len(ticks.lag_us)
+            ended.clear()
+            asker.send(request, ended.set)
+            async with asyncio.timeout(_GRACE_S):
+                await ended.wait()
+            await asyncio.sleep(_AFTER_S)  # what was held up comes right after
+            stalls += [max(ticks.lag_us[seen:])] if len(ticks.lag_us) > seen else []
+            if answers.failures or ticks.failures:
+                break
     ticker.close()
     asker.close()
     return PromptRound(
