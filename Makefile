@@ -74,6 +74,14 @@ bench: $(STAMP) ## side by side with other relays; prints the table, keeps it as
 	-$(BIN)/python -m benchmarks prepare # a peer that cannot be installed stands in the table as missing
 	$(BIN)/python -m benchmarks
 
+.PHONY: bench-micro
+bench-micro: $(STAMP) ## CPU time of tap, framing, admission and settling by themselves (half a minute, quiet machine)
+	$(BIN)/python -m benchmarks.micro
+
+.PHONY: soak
+soak: $(STAMP) ## 100,000 short streams, 5 % of the clients leaving: does memory or anything else grow? (five minutes)
+	$(BIN)/python -m benchmarks.soak
+
 .PHONY: figures
 figures: $(STAMP) ## the published figures of the simulated deployments, measured by the gateway in real time (ten minutes)
 	$(BIN)/python -m benchmarks.published

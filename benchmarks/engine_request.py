@@ -26,6 +26,7 @@ class ChatCall(msgspec.Struct):
     messages: list[Message]
     stream: bool | None = False
     max_tokens: int | None = None
+    max_completion_tokens: int | None = None
     stream_options: StreamOptions | None = None
 
 

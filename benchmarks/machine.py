@@ -17,6 +17,7 @@ from benchmarks.results import CostRound, Machine, Run
 _LOAD_CORE_LIMIT = 0.9
 _FOREIGN_LIMIT_CORES = 0.1
 _WAITED_LIMIT = 0.1
+_WORKER_BUSY = 0.9
 
 
 def _cpu_model() -> str:
@@ -38,6 +39,27 @@ def _revision() -> str:
     return described.stdout.strip() or "unknown"
 
 
+def cores_apart() -> list[int]:
+    """The cores that this process may use: a hardware thread of each physical core, then their siblings."""
+    allowed = sorted(os.sched_getaffinity(0))
+    first: list[int] = []
+    siblings: list[int] = []
+    seen: set[str] = set()
+    for core in allowed:
+        path = Path(f"/sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list")
+        group = path.read_text().strip() if path.exists() else str(core)
+        (siblings if group in seen else first).append(core)
+        seen.add(group)
+    return first + siblings
+
+
+def _physical_cores() -> int:
+    paths = [
+        Path(f"/sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list") for core in os.sched_getaffinity(0)
+    ]
+    return len({path.read_text() for path in paths if path.exists()})
+
+
 def describe() -> Machine:
     """This machine, now."""
     return Machine(
@@ -48,11 +70,12 @@ def describe() -> Machine:
         python=platform.python_version(),
         revision=_revision(),
         load_average=os.getloadavg()[0],
+        cores_apart=_physical_cores(),
     )
 
 
 def disturbed(cost: CostRound) -> bool:
-    """True when processes outside the run took a notable part of its two cores."""
+    """True when processes outside the run took a notable part of its cores."""
     return cost.foreign_share > _FOREIGN_LIMIT_CORES
 
 
@@ -82,7 +105,7 @@ def warnings(run: Run) -> list[str]:
     """Every doubt about a run: one line for each sort of disturbance, one for each failure."""
     windows = {f"{cost.relay}, {cost.kind} x{cost.level}, round {cost.number}": cost for cost in quietest(run.costs)}
     found = _summed(
-        f"other processes took more than {_FOREIGN_LIMIT_CORES:g} of the two cores",
+        f"other processes took more than {_FOREIGN_LIMIT_CORES:g} of the run's cores",
         {where: cost.foreign_share for where, cost in windows.items()},
         limit=_FOREIGN_LIMIT_CORES,
     )
@@ -101,4 +124,22 @@ def warnings(run: Run) -> list[str]:
     for latency in run.latencies:
         where = f"{latency.relay}, latency x{latency.level}, round {latency.number}"
         found += [f"{where}: FAILURE {failure}" for failure in latency.failures]
-    return found
+    for prompt in run.prompts:
+        where = f"{prompt.relay}, prompts of {prompt.shape}, round {prompt.number}"
+        found += [f"{where}: FAILURE {failure}" for failure in prompt.failures]
+    return found + _of_workers(run)
+
+
+def _of_workers(run: Run) -> list[str]:
+    rounds = {f"{one.workers} workers, {one.kind}, round {one.number}": one for one in run.workers}
+    found = _summed(
+        f"engines or clients were busy more than {_LOAD_CORE_LIMIT:.0%} of the time, so the workers could do more",
+        {where: max(one.engine_busy, one.client_busy) for where, one in rounds.items()},
+        limit=_LOAD_CORE_LIMIT,
+    )
+    found += _summed(
+        f"a worker was idle more than {1 - _WORKER_BUSY:.0%} of the time, so it was not at its limit",
+        {where: 1 - min(one.worker_busy, default=0.0) for where, one in rounds.items() if one.kind == "requests"},
+        limit=1 - _WORKER_BUSY,
+    )
+    return found + [f"{where}: {one.failures} FAILURES" for where, one in rounds.items() if one.failures]

@@ -89,7 +89,7 @@ class Engine:
         except (msgspec.DecodeError, IndexError) as error:
             fault = {"error": {"message": str(error), "type": "Bad Request", "param": None, "code": 400}}
             return self._whole(json.dumps(fault).encode(), status="400 Bad Request")
-        tokens = max(2, call.max_tokens or 16)
+        tokens = max(2, call.max_completion_tokens or call.max_tokens or 16)
         self.counters.prompt_tokens += _PROMPT_TOKENS
         if not call.stream:
             self.counters.generation_tokens += tokens

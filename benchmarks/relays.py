@@ -1,63 +1,18 @@
 """The relays under test and how each is started: the gateway, its peers, the naive versions.
 
-Each in the quickest set-up that a sensible operator would run for streams: no access log, no buffering, kept-alive
-upstream connections, one worker. A relay that is not installed says so; it is never left out in silence.
+How each is set up stands in `setups.py`. A relay that is not installed says so; it is never left out in silence.
 """
 
 from __future__ import annotations
 
-import os
-import shutil
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from benchmarks import launch, pacekeeper, procstat
-
-PEERS_FOLDER = Path(__file__).parent / ".peers"
-VLLM_ROUTER = PEERS_FOLDER / "vllm-router" / "bin" / "vllm-router"
-UNPACKED_NGINX = PEERS_FOLDER / "nginx" / "usr" / "sbin" / "nginx"
-_PREPARE = "not installed; run: python -m benchmarks prepare"
-
-_NGINX_CONF = """
-daemon off;
-{user}
-worker_processes 1;
-pid {folder}/nginx.pid;
-error_log stderr warn;
-events {{ worker_connections 8192; }}
-http {{
-  access_log off;
-  client_body_temp_path {folder}/body; proxy_temp_path {folder}/proxy;
-  fastcgi_temp_path {folder}/fastcgi; uwsgi_temp_path {folder}/uwsgi; scgi_temp_path {folder}/scgi;
-  keepalive_requests 10000000;
-  client_max_body_size 64m;
-  upstream engine {{ server 127.0.0.1:{engine_port}; keepalive 1024; keepalive_requests 10000000; }}
-  server {{
-    listen 127.0.0.1:{port} backlog=2048;
-    location / {{
-      proxy_pass http://engine;
-      proxy_http_version 1.1;
-      proxy_set_header Connection "";
-      proxy_buffering off;
-      proxy_read_timeout 600s;
-    }}
-  }}
-}}
-"""
-
-
-@dataclass(frozen=True, slots=True)
-class Ground:
-    """Where a relay is started: a folder of its own, the engine it relays to, its core and its ports."""
-
-    folder: Path
-    engine_port: int
-    core: int
-    port: int
-    spare_ports: tuple[int, ...]
+from benchmarks import launch, pacekeeper, peers, procstat, setups
+from benchmarks.setups import Ground
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +23,12 @@ class Relay:
     note: str
     missing: Callable[[], str | None]
     command: Callable[[Ground], list[str]]
-    role: Callable[[str], str]
+    role: Callable[[str], str] = lambda _command_line: "all"
+    most_streams: int = 4096
+    """More streams of 40 tok/s than this are more than it relays in time; larger windows leave it out."""
+    faithful: bool = True
+    """False: it writes answers anew, so events are counted but not held against what the engine sent."""
+    start_s: float = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +39,8 @@ class Target:
     port: int
     root_pid: int | None = None
     role: Callable[[str], str] = lambda _command_line: "all"
+    most_streams: int = 4096
+    faithful: bool = True
 
     def roles(self) -> dict[int, str]:
         """The living processes of the relay, each with its role."""
@@ -87,61 +49,21 @@ class Target:
         return {pid: self.role(procstat.command_line(pid)) for pid in procstat.tree(self.root_pid)}
 
 
-def nginx_binary() -> Path | None:
-    """The nginx to run: the one unpacked by `prepare`, else the system's."""
-    if UNPACKED_NGINX.exists():
-        return UNPACKED_NGINX
-    found = shutil.which("nginx", path=os.environ.get("PATH", "") + ":/usr/sbin")
-    return Path(found) if found else None
-
-
-def _nginx_command(ground: Ground) -> list[str]:
-    user = "user root root;" if os.geteuid() == 0 else ""
-    conf = ground.folder / "nginx.conf"
-    conf.write_text(
-        _NGINX_CONF.format(user=user, folder=ground.folder, engine_port=ground.engine_port, port=ground.port)
-    )
-    return [str(nginx_binary()), "-p", str(ground.folder), "-c", str(conf)]
-
-
-def _vllm_router_command(ground: Ground) -> list[str]:
-    return [
-        *(str(VLLM_ROUTER), "--host", "127.0.0.1", "--port", str(ground.port)),
-        *("--worker-urls", f"http://127.0.0.1:{ground.engine_port}", "--policy", "round_robin"),
-        *("--prometheus-host", "127.0.0.1", "--prometheus-port", str(ground.spare_ports[0])),
-        *("--log-level", "warning", "--max-concurrent-requests", "8192"),
-    ]
-
-
 def _own(module: str, *arguments: str) -> list[str]:
     return [sys.executable, "-m", module, *arguments]
-
-
-def _one_role(_command_line: str) -> str:
-    return "all"
 
 
 def _nginx_role(command_line: str) -> str:
     return "worker" if command_line.startswith("nginx: worker") else "master"
 
 
-def relays() -> tuple[Relay, ...]:
-    """Every relay that a full run compares, the reference of P1 first."""
+def _peer(name: str, note: str, command: Callable[[Ground], list[str]]) -> Relay:
+    return Relay(name=name, note=note, missing=lambda: peers.missing(name), command=command)
+
+
+def _naive() -> tuple[Relay, ...]:
+    """What is written for comparison and ships with the harness."""
     return (
-        Relay(
-            name="nginx",
-            note="C; buffering off, keepalive upstream, HTTP/1.1",
-            missing=lambda: None if nginx_binary() else _PREPARE,
-            command=_nginx_command,
-            role=_nginx_role,
-        ),
-        Relay(
-            name="vllm-router",
-            note="Rust; 0.1.17, round robin, log level warning",
-            missing=lambda: None if VLLM_ROUTER.exists() else _PREPARE,
-            command=_vllm_router_command,
-            role=_one_role,
-        ),
         Relay(
             name="plain-aiohttp",
             note="the naive relay: aiohttp handler and client under uvloop, nothing on",
@@ -150,7 +72,6 @@ def relays() -> tuple[Relay, ...]:
                 "benchmarks.plain_aiohttp",
                 *("--port", str(ground.port), "--upstream", f"http://127.0.0.1:{ground.engine_port}"),
             ),
-            role=_one_role,
         ),
         Relay(
             name="byte-pump",
@@ -160,14 +81,27 @@ def relays() -> tuple[Relay, ...]:
                 "benchmarks.byte_pump",
                 *("--port", str(ground.port), "--upstream-port", str(ground.engine_port)),
             ),
-            role=_one_role,
         ),
+    )
+
+
+def relays() -> tuple[Relay, ...]:
+    """Every relay that a full run compares, the reference of P1 first."""
+    litellm = _peer("litellm", "Python; 1.108.7, one worker, no database; writes every answer anew", setups.litellm)
+    return (
+        replace(_peer("nginx", "C; buffering off, keepalive upstream, HTTP/1.1", setups.nginx), role=_nginx_role),
+        _peer("haproxy", "C; 2.6 of Debian, one thread, http-no-delay, connections reused", setups.haproxy),
+        _peer("vllm-router", "Rust; 0.1.17, round robin, log level warning", setups.vllm_router),
+        _peer("sglang-router", "Rust; 0.3.2, round robin, log level warn", setups.sglang_router),
+        _peer("smg", "Rust; 1.13.0, round robin, log level warn", setups.smg),
+        replace(litellm, most_streams=64, faithful=False, start_s=60.0),
+        *_naive(),
         Relay(
-            name="pacekeeper",
+            name=pacekeeper.NAME,
             note="the gateway with everything on, one worker",
             missing=pacekeeper.missing,
             command=lambda ground: pacekeeper.command(
-                ground.folder, engine_port=ground.engine_port, ports=(ground.port, ground.spare_ports[0])
+                ground.folder, engine_ports=(ground.engine_port,), ports=(ground.port, ground.spare_ports[0])
             ),
             role=pacekeeper.role,
         ),
@@ -183,5 +117,12 @@ def started(relay: Relay, folder: Path, *, engine_port: int, core: int) -> Itera
     ground = Ground(folder=own_folder, engine_port=engine_port, core=core, port=port, spare_ports=tuple(spare))
     log = own_folder / "log"
     with launch.running(relay.command(ground), log, core=core) as process:
-        launch.wait_until_answering(process, port, log=log)
-        yield Target(name=relay.name, port=port, root_pid=process.pid, role=relay.role)
+        launch.wait_until_answering(process, port, log=log, timeout_s=relay.start_s)
+        yield Target(
+            name=relay.name,
+            port=port,
+            root_pid=process.pid,
+            role=relay.role,
+            most_streams=relay.most_streams,
+            faithful=relay.faithful,
+        )

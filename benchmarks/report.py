@@ -8,9 +8,10 @@ from pathlib import Path
 import msgspec
 
 from benchmarks.figures import difference, spread
+from benchmarks.picture import picture
 from benchmarks.results import Run
 from benchmarks.summary import NONE, Costs, latency_medians, number, shown
-from benchmarks.targets import judged
+from benchmarks.targets import judged, prompt_figures, speedup
 
 _MIB = 1024 * 1024
 
@@ -97,7 +98,66 @@ def _scale_table(run: Run) -> str:
     return table(["relay", *(f"CPU us per chunk, {level} streams" for level in levels)], rows)
 
 
-def markdown(run: Run) -> str:
+def _prompts_table(run: Run) -> str:
+    names = ("answer_p50_us", "answer_p99_us", "stall_p50_us", "stall_worst_us", "quiet_p99_us")
+    rows = []
+    for shape in dict.fromkeys(one.shape for one in run.prompts):
+        direct = prompt_figures(run, "direct", shape)
+        for relay in dict.fromkeys(one.relay for one in run.prompts):
+            figures = prompt_figures(run, relay, shape)
+            added = difference(figures["answer_p50_us"], direct["answer_p50_us"])
+            cells = [number(figures[name], 1) for name in names]
+            rows.append([relay, shape, NONE if relay == "direct" else number(added, 1), *cells])
+    header = ["relay", "prompt", "added p50", "answer p50", "answer p99", "stall p50", "worst stall", "no prompt, p99"]
+    return table(header, rows)
+
+
+def _workers_table(run: Run) -> str:
+    header = ["workers", "load", "per second", "of one", "each worker busy", "rest", "busiest engine", "busiest client"]
+    rows = []
+    for kind in ("requests", "streams"):
+        for workers in sorted({one.workers for one in run.workers}):
+            rounds = [one for one in run.workers if (one.kind, one.workers) == (kind, workers)]
+            busy = spread([share for one in rounds for share in one.worker_busy])
+            rows.append(
+                [
+                    str(workers),
+                    kind,
+                    shown(spread([one.per_s for one in rounds]), 0),
+                    shown(speedup(run, kind, workers), 2),
+                    shown(busy, 2),
+                    *(
+                        number(max((getattr(one, name) for one in rounds), default=None), 2)
+                        for name in ("rest_busy", "engine_busy", "client_busy")
+                    ),
+                ]
+            )
+    return table(header, rows)
+
+
+def _extra_parts(run: Run) -> list[str]:
+    parts = []
+    if run.prompts:
+        parts += [
+            "## Prompts of 1 MiB, milliseconds (P10)",
+            "A stall is how long an event of a stream beside them, one a millisecond, was under way at most.",
+            _prompts_table(run),
+        ]
+    if run.workers:
+        parts += [
+            "## Workers (P9)",
+            (
+                "Everybody on a core of its own. Short requests: more than the workers can answer. Streams: they are "
+                "offered a little less than they can relay, and `of one` is what they could do at the cost they had."
+            ),
+            _workers_table(run),
+        ]
+    if run.skipped:
+        parts += ["## Left out", "\n".join(f"- {what}: {why}" for what, why in run.skipped.items())]
+    return parts
+
+
+def markdown(run: Run, *, image: str = "") -> str:
     """The whole report."""
     machine = run.machine
     parts = [
@@ -108,19 +168,21 @@ def markdown(run: Run) -> str:
         ),
         "Medians over the rounds, smallest and largest in brackets; ratios are taken inside each round.",
     ]
+    if image:
+        parts.append(f"![The figures of this page as a picture]({image})")
     if verdicts := judged(run):
-        header = ["target", "what", "wanted", "worker", "all processes"]
+        header = ["target", "what", "wanted", "worker", "all processes", "verdict"]
         parts += ["## Targets", table(header, verdicts)]
     if any(cost.kind == "stream" for cost in run.costs):
-        streams, pace = run.settings["streams"], 1000 / float(run.settings["pace_ms"])
+        streams, pace = float(run.settings["streams"]), 1000 / float(run.settings["pace_ms"])
         parts += [
-            f"## Streams: {streams} at {pace:g} tok/s, one chunk a token (P1, P2)",
+            f"## Streams: {streams:g} at {pace:g} tok/s, one chunk a token (P1, P2)",
             _cost_table(run, "stream", "chunk"),
         ]
     if any(cost.kind == "request" for cost in run.costs):
-        connections = run.settings["connections"]
+        connections = float(run.settings["connections"])
         parts += [
-            f"## Short requests: {connections} connections, kept alive (P3)",
+            f"## Short requests: {connections:g} connections, kept alive (P3)",
             _cost_table(run, "request", "request"),
         ]
     if run.latencies:
@@ -134,6 +196,7 @@ def markdown(run: Run) -> str:
         parts += ["## Memory (P6)", _memory_table(run)]
     if any(cost.kind == "scale" for cost in run.costs):
         parts += ["## Cost against the number of streams, 10 tok/s each (P8)", _scale_table(run)]
+    parts += _extra_parts(run)
     parts += ["## Relays", "\n".join(f"- {name}: {note}" for name, note in run.notes.items())]
     if run.warnings:
         parts += ["## Warnings", "\n".join(f"- {warning}" for warning in run.warnings)]
@@ -141,9 +204,12 @@ def markdown(run: Run) -> str:
 
 
 def write(run: Run, folder: Path, stem: str) -> Path:
-    """Write `STEM.json` and `STEM.md` into `folder`; the JSON's path comes back."""
+    """Write `STEM.json`, `STEM.md` and `STEM.svg` into `folder`; the JSON's path comes back."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{stem}.json"
     path.write_bytes(msgspec.json.format(msgspec.json.encode(run), indent=1) + b"\n")
-    (folder / f"{stem}.md").write_text(markdown(run))
+    drawn = picture(run)
+    if drawn:
+        (folder / f"{stem}.svg").write_text(drawn)
+    (folder / f"{stem}.md").write_text(markdown(run, image=f"{stem}.svg" if drawn else ""))
     return path

@@ -76,6 +76,49 @@ class MemoryFigure(msgspec.Struct, frozen=True, kw_only=True):
     bytes_per_idle_stream: float | None
 
 
+class PromptRound(msgspec.Struct, frozen=True, kw_only=True):
+    """Long prompts one after the other, beside a stream that steps every millisecond; microseconds."""
+
+    relay: str
+    shape: str
+    number: int
+    prompts: int
+    answer_p50_us: float | None
+    """From the first byte sent to the whole short answer."""
+    answer_p99_us: float | None
+    stall_p50_us: float | None
+    """The longest that an event of the stream was under way while a prompt was dealt with; median of the prompts."""
+    stall_worst_us: float | None
+    quiet_p99_us: float | None
+    """How long the stream's events are under way while there is no prompt."""
+    failures: list[str]
+
+
+class WorkersRound(msgspec.Struct, frozen=True, kw_only=True):
+    """Throughput of a gateway with some number of workers, all of them busy."""
+
+    workers: int
+    kind: str
+    """`streams` (a unit is an event) or `requests` (a unit is an answered short request)."""
+    number: int
+    per_s: float
+    worker_busy: list[float]
+    """Share of the window that each worker computed."""
+    rest_busy: float
+    """The same of control and supervisor together."""
+    engine_busy: float
+    """The same of the busiest engine process."""
+    client_busy: float
+    """The same of the busiest client process."""
+    failures: int
+
+    @property
+    def capacity_per_s(self) -> float:
+        """Units a second if all workers were busy all the time, at the cost that they had."""
+        busy = sum(self.worker_busy)
+        return self.per_s * len(self.worker_busy) / busy if busy else 0.0
+
+
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
     """Where and when a run took place."""
 
@@ -86,18 +129,26 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     python: str
     revision: str
     load_average: float
+    cores_apart: int = 0
+    """Physical cores that this run may use; hardware threads of one core count once. 0: not known."""
 
 
 class Run(msgspec.Struct, kw_only=True):
     """Everything one run found; filled round by round."""
 
     machine: Machine
-    settings: dict[str, float | str]
+    settings: dict[str, bool | float | str]
     missing: dict[str, str] = {}
     notes: dict[str, str] = {}
     costs: list[CostRound] = []
     latencies: list[LatencyRound] = []
     paces: list[PacePair] = []
     memories: list[MemoryFigure] = []
+    prompts: list[PromptRound] = []
+    workers: list[WorkersRound] = []
+    tap_us: list[float] = []
+    """The tap alone, CPU microseconds per plain chat chunk, one figure a repeat."""
+    skipped: dict[str, str] = {}
+    """What was left out, by its name, and why."""
     warnings: list[str] = []
     wall_s: float = 0.0

@@ -18,21 +18,24 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from benchmarks import launch, machine, measure, relays
+from benchmarks import launch, machine, measure, micro_tap, pacekeeper, prompts, relays, workers
 from benchmarks.measure import Bystanders, StreamLoad
 from benchmarks.plan import Plan
 from benchmarks.relays import Relay, Target
 from benchmarks.results import CostRound, PacePair, Run
 
 DIRECT = "direct"
+_TAP_READS = 20_000
+_TAP_REPEATS = 7
 
 
 @dataclass(frozen=True, slots=True)
 class Cores:
-    """The core of the relay under test, and the one of engine and client."""
+    """The cores of the relay under test, of the client, and of the engine (which may share the client's)."""
 
     relay: int
     load: int
+    engine: int
 
 
 @contextmanager
@@ -44,7 +47,7 @@ def everything(chosen: Sequence[Relay], run: Run, *, cores: Cores) -> Iterator[t
         [engine_port] = launch.free_ports(1)
         log = folder / "engine.log"
         command = [sys.executable, "-m", "benchmarks.mock_engine", "--port", str(engine_port)]
-        engine = stack.enter_context(launch.running(command, log, core=cores.load))
+        engine = stack.enter_context(launch.running(command, log, core=cores.engine))
         launch.wait_until_answering(engine, engine_port, log=log)
         targets = [Target(name=DIRECT, port=engine_port)]
         for relay in chosen:
@@ -59,7 +62,10 @@ def everything(chosen: Sequence[Relay], run: Run, *, cores: Cores) -> Iterator[t
             if reason is not None:
                 run.missing[relay.name] = reason
                 say(f"{relay.name}: MISSING, {reason}")
-        yield targets, Bystanders(pids=(engine.pid, os.getpid()), cores=(cores.relay, cores.load))
+        yield (
+            targets,
+            Bystanders(pids={engine.pid: cores.engine, os.getpid(): cores.load}, relay_core=cores.relay),
+        )
 
 
 def say(text: str) -> None:
@@ -90,7 +96,11 @@ class Session:
         """Run the named parts (`PARTS`) in their order."""
         for name in parts:
             say(f"{self._elapsed_s():5.0f} s  {name}")
-            await PARTS[name](self)
+            try:
+                await PARTS[name](self)
+            except (launch.NotStarted, OSError, TimeoutError) as failure:
+                # What the other parts found is worth keeping.
+                self._run.warnings.append(f"{name} broke off: {type(failure).__name__} {failure}")
         self._run.wall_s = self._elapsed_s()
         self._run.warnings += machine.warnings(self._run)
 
@@ -135,13 +145,14 @@ class Session:
         plan = self._plan
         for level in plan.latency_levels:
             load = StreamLoad(level=level, pace_ms=plan.pace_ms, grid_ms=plan.grid_ms, window_s=plan.latency_window_s)
-            for number, target in self._in_turn([self._engine, *self._relays], rounds=plan.latency_rounds):
+            able = [one for one in (self._engine, *self._relays) if one.most_streams >= level]
+            for number, target in self._in_turn(able, rounds=plan.latency_rounds):
                 self._run.latencies.append(await measure.latency(target, load, number=number))
 
     async def pace(self) -> None:
         """P5: the token rate of a single stream through the gateway, over that of the same stream direct."""
         plan = self._plan
-        gateway = [target for target in self._relays if target.name == "pacekeeper"]
+        gateway = [target for target in self._relays if target.name == pacekeeper.NAME]
         for number, target in self._in_turn(gateway, rounds=plan.pace_pairs):
             rates = [
                 await measure.single_stream_tps(one, tokens=plan.pace_tokens, step_ms=plan.pace_step_ms)
@@ -156,13 +167,43 @@ class Session:
         for _, target in self._in_turn(self._relays, rounds=1):
             self._run.memories.append(await measure.idle_memory(target, streams=self._plan.idle_streams))
 
+    async def tap(self) -> None:
+        """P7: the tap alone, in this process."""
+        plain = next(case for case in micro_tap.CASES if case.name == "chat content")
+        self._run.tap_us += [micro_tap.cost_per_chunk_us(plain, _TAP_READS) for _ in range(_TAP_REPEATS)]
+
+    async def prompts(self) -> None:
+        """P10: what a prompt of 1 MiB takes longer than direct, and how long it stalls a stream beside it."""
+        plan = self._plan
+        for shape, history in prompts.SHAPES.items():
+            load = prompts.PromptLoad(shape=shape, history=tuple(history), count=plan.prompts)
+            for number, target in self._in_turn([self._engine, *self._relays], rounds=plan.prompt_rounds):
+                self._run.prompts.append(await prompts.beside_a_stream(target, load, number=number))
+
+    async def workers(self) -> None:
+        """P9: throughput with several workers over that of one; a set-up of its own, with cores of its own."""
+        plan = self._plan
+        # The harness has pinned itself for the other parts; every core that there is may be used here.
+        pinned = os.sched_getaffinity(0)
+        os.sched_setaffinity(0, range(os.cpu_count() or 1))
+        try:
+            found = await workers.throughput(
+                plan.worker_counts, plan.worker_load, cores=machine.cores_apart(), unpinned=plan.unpinned
+            )
+        finally:
+            os.sched_setaffinity(0, pinned)
+        if plan.unpinned and found.rounds:
+            self._run.warnings.append("workers shared cores (--unpinned): their figures mean nothing")
+        self._run.workers += found.rounds
+        self._run.skipped |= found.skipped
+
     async def scale(self) -> None:
         """P8: CPU per event with few and with many slow streams, through the gateway and the reference.
 
         All streams step at once: spread out, few streams would mostly show what it costs to be woken for one event.
         """
         plan = self._plan
-        compared = [target for target in self._relays if target.name in {"pacekeeper", "nginx"}]
+        compared = [target for target in self._relays if target.name in {pacekeeper.NAME, "nginx"}]
         for level in plan.scale_levels:
             load = StreamLoad(
                 level=level, pace_ms=plan.scale_pace_ms, grid_ms=plan.scale_pace_ms, window_s=plan.stream_window_s
@@ -181,5 +222,8 @@ PARTS: Mapping[str, Callable[[Session], Coroutine[Any, Any, None]]] = MappingPro
         "latency": Session.latency,
         "pace": Session.pace,
         "scale": Session.scale,
+        "tap": Session.tap,
+        "prompts": Session.prompts,
+        "workers": Session.workers,
     }
 )

@@ -156,7 +156,7 @@ def test_disturbed_windows_are_counted_with_the_worst_and_quiet_ones_say_nothing
     assert machine.warnings(run_of(cost("nginx", 20.0))) == []
     rounds = [cost("nginx", 20.0, number=number, foreign=foreign) for number, foreign in enumerate((0.0, 0.4, 0.2))]
     assert machine.warnings(run_of(*rounds)) == [
-        "2 of 3 windows: other processes took more than 0.1 of the two cores (worst 0.40, nginx, stream x64, round 1)"
+        "2 of 3 windows: other processes took more than 0.1 of the run's cores (worst 0.40, nginx, stream x64, round 1)"
     ]
 
 

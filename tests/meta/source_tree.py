@@ -7,6 +7,7 @@ Paths are absolute inside the repository; module names are dotted.
 from __future__ import annotations
 
 import ast
+import os
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -49,12 +50,17 @@ class Source:
                 yield node
 
 
+def _python_files(folder: Path) -> Iterator[Path]:
+    """Every Python file; hidden folders are not entered, since what is installed there is large."""
+    for base, folders, files in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith(".") and name != "node_modules"]
+        yield from (Path(base) / name for name in files if name.endswith(".py"))
+
+
 def python_sources(folder: Path) -> list[Source]:
     """Every Python file below `folder`, in a fixed order."""
     sources = []
-    for path in sorted(folder.rglob("*.py")):
-        if any(part.startswith(".") or part == "node_modules" for part in path.relative_to(ROOT).parts):
-            continue
+    for path in sorted(_python_files(folder)):
         text = path.read_text(encoding="utf-8")
         sources.append(Source(path=path, text=text, tree=ast.parse(text, filename=str(path))))
     return sources
