@@ -27,6 +27,7 @@ from gateway.proxy import envelope
 from gateway.proxy.admit import read_body, read_head
 from gateway.proxy.attempt import attempt_of, held_answer, request_bytes
 from gateway.proxy.choose import RelayChooser, own_headers
+from gateway.proxy.comments import comments_for
 from gateway.proxy.deliver import settle_delivery
 from gateway.proxy.forward import LEFT, Exchange, error_for
 from gateway.proxy.gate import Gate
@@ -130,6 +131,7 @@ class Pipeline:
             if endpoint.dialect is Dialect.RESPONSES:
                 await self._owners.assign(visit, endpoint)
             self._admit(visit, request, dialect)
+            visit.comments = comments_for(visit, wire, endpoint)
             if visit.key is not None:
                 await self._gate.enter(visit, visit.key)
             while True:
@@ -169,9 +171,7 @@ class Pipeline:
         """One attempt; True when the request is over, False when another backend may be tried."""
         if self._desk.ward.watching:
             self._desk.ward.check(visit)
-        backend = visit.backend = lease.backend
-        visit.attempts += 1
-        visit.exchange, visit.status = None, 0  # of an attempt before this one
+        backend = visit.begin_attempt(lease.backend)
         timers = visit.snapshot.policy.timers
         target = self._upstreams.target(backend)
         visit.named = self._owners.witness(visit, endpoint, backend)
@@ -268,12 +268,15 @@ class Pipeline:
         )
 
     def _refuse(self, visit: Visit, wire: ClientWire, error: GatewayError) -> None:
-        """Answer with our own error, unless the client has had bytes already: then only the connection can end."""
+        """Answer with our own error: an event where the stream has begun; of a cut answer the connection ends."""
         visit.error = error
         self._gate.refused(visit, error)
         relay = visit.exchange.relay if visit.exchange is not None else None
         if relay is not None and not relay.unsent:
             wire.cut()
+            return
+        if visit.begun and visit.comments is not None:
+            visit.comments.tell(error)
             return
         if error.status == 413 or error.status == 408:  # noqa: PLR1714  (the rest of the body is not read)
             visit.keep_alive = False

@@ -243,8 +243,9 @@ class Comments(Section):
 
     first_s: SecondsOrOff = Field(
         _COMMENTS.first_s,
-        description="Without a first event for this long the answer's head goes out with a comment; from then on a "
-        "failure can only be told inside the stream, not by a status. 0: never before the first event.",
+        description="Without a first event for this long, counted from the whole request, waiting in a queue and for a "
+        "connection included, the answer's head goes out with a comment; from then on a failure can only be told inside the "
+        "stream, not by a status. 0: never before the first event.",
     )
     every_s: SecondsOrOff = Field(
         _COMMENTS.every_s,
@@ -254,7 +255,8 @@ class Comments(Section):
     untouched: Switch = Field(
         _COMMENTS.untouched,
         description="Also in streams that are relayed byte for byte as the engine sent them. Off, since those carry "
-        "nothing of the gateway's unasked; what hides reasoning from a client has comments in any case.",
+        "nothing of the gateway's unasked; what hides reasoning from a client has comments in any case. A key may "
+        "say otherwise for its own requests (`defaults.comments` in the file of keys).",
     )
 
 
