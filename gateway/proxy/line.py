@@ -38,9 +38,11 @@ _COMING: Final = frozenset(
 class Waiter:
     """One waiting request; owned by its line."""
 
-    __slots__ = ("future", "ticket", "timer", "visit")
+    __slots__ = ("future", "since", "ticket", "timer", "visit")
 
-    def __init__(self, visit: Visit, ticket: Ticket) -> None:
+    def __init__(self, visit: Visit, ticket: Ticket, *, since: float) -> None:
+        """``since``: when it began to wait."""
+        self.since = since
         self.visit = visit
         self.ticket = ticket
         self.future: asyncio.Future[Lease] = asyncio.get_running_loop().create_future()
@@ -97,6 +99,11 @@ class Line:
         """Flow -> requests that wait and requests that are served."""
         waiting = dict(self.queue.counts())
         return {flow: (waiting.get(flow, 0), self.serving[flow]) for flow in {*waiting, *self.serving}}
+
+    @property
+    def since(self) -> float:
+        """When the one came here that waits and came first; there must be one."""
+        return min(it.since for it in self.waiters.values())
 
     # --- how long -------------------------------------------------------------------------------------------------
 
