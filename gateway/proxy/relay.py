@@ -274,12 +274,11 @@ class StreamRelay:
         summary = self.summary()
         if self._unsent or ending in {Ending.CLIENT_GONE, Ending.CLIENT_STALLED}:
             return
-        closing = self._edit.held
         if self._ended_by_engine(summary):  # then nothing is missing, whatever became of the connection
-            closing += self._events.take_rest() if ending is Ending.COMPLETE else b""
+            closing = self._edit.held + (self._events.take_rest() if ending is Ending.COMPLETE else b"")
         else:
             self.told = error_for(ending)
-            closing += error_event(self.told, self._dialect)
+            closing = self._edit.at_break() + error_event(self.told, self._dialect)
         closing = self._framed(closing)
         self._write(closing + TERMINATOR if self._client_chunked else closing)
 
