@@ -17,7 +17,7 @@ from gateway.core.routing.backend import BackendState
 from gateway.core.routing.snapshot import PoolView
 from gateway.errors import GatewayError, NothingServing
 from gateway.proxy.lease import Lease
-from gateway.proxy.route import RETRY_AFTER_S, Desk
+from gateway.proxy.route import Desk
 from gateway.proxy.visit import Visit
 from gateway.refusals import DeadlineExceeded, QueueTimeout
 
@@ -89,6 +89,7 @@ class Line:
     def settle(self, visit: Visit, tokens: int) -> None:
         """A request that had its turn has ended, having cost ``tokens``."""
         flow = flow_of(visit)
+        self.queue.freed(self._clock())
         self.queue.settle(flow, charged=visit.charged or 0.0, cost=tokens)
         if self.serving[flow] > 1:
             self.serving[flow] -= 1
@@ -113,9 +114,10 @@ class Line:
         if waiter.future.done():
             return
         now = self._clock()
-        at, error = self.limit(waiter.visit)
+        at, _ = self.limit(waiter.visit)
         if at <= now:
             self.queue.leave(waiter.ticket)
+            _, error = self.limit(waiter.visit)  # it would come back behind those that are left
             waiter.fail(error)
             return
         waiter.timer = asyncio.get_running_loop().call_later(max(0.001, at - now), self.watch, waiter)
@@ -137,7 +139,7 @@ class Line:
         if not self.can_serve(visit):
             held_until = self.held_until(visit)
             if held_until < at:
-                return held_until, nothing_serves()
+                return held_until, self.nothing_serves()
         return at, error
 
     def can_serve(self, visit: Visit) -> bool:
@@ -145,6 +147,10 @@ class Line:
         return self._desk.can_serve(
             pool=visit.pool, model=visit.model, tried=visit.tried, patient=self.rules.hold_s > 0
         )
+
+    def nothing_serves(self) -> NothingServing:
+        """What a request is told that no backend can serve now, and none is waited for."""
+        return NothingServing("no backend is serving this model at present", retry_after_s=self._desk.away_s)
 
     def held_until(self, visit: Visit) -> float:
         """Until when a request waits for a backend to come back; counted from the first time that it has to."""
@@ -162,8 +168,3 @@ class Line:
 def flow_of(visit: Visit) -> str:
     """Whose request it is: the id of its key, "" where there are no keys."""
     return "" if visit.key is None else visit.key.id
-
-
-def nothing_serves() -> NothingServing:
-    """What a request is told that no backend can serve now, and none is waited for."""
-    return NothingServing("no backend is serving this model at present", retry_after_s=RETRY_AFTER_S)

@@ -223,7 +223,7 @@ class Pipeline:
             if self._gate.may_hold(visit):
                 visit.tried.clear()
                 return False
-            raise NothingServing(error.message, retry_after_s=RETRY_AFTER_S) from error
+            raise NothingServing(error.message, retry_after_s=self._desk.away_s) from error
         return False
 
     def _conclude(self, visit: Visit, exchange: Exchange, *, dialect: Dialect) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from gateway.core.admission.keys import Key
-from gateway.core.admission.quota import Step
+from gateway.core.admission.window import Step
 from gateway.core.request.body import ParsedBody
 from gateway.core.request.fingerprint import fingerprint
 from gateway.core.routing.endpoints import Endpoint

@@ -16,7 +16,7 @@ from gateway.core.routing.backend import BackendState
 from gateway.core.routing.snapshot import PoolView, Snapshot
 from gateway.errors import ShuttingDown
 from gateway.proxy.lease import Lease
-from gateway.proxy.line import Line, Waiter, flow_of, nothing_serves
+from gateway.proxy.line import Line, Waiter, flow_of
 from gateway.proxy.route import RETRY_AFTER_S, SUSPECT_S, Desk
 from gateway.proxy.visit import Visit
 from gateway.refusals import InvalidKey, QuotaExceeded
@@ -111,7 +111,7 @@ class WaitingRoom:
         if lease is not None:
             line.charge(visit, line.queue.pass_by(self._weighed(line, visit), now=self._clock()))
         elif not line.can_serve(visit) and self._clock() >= line.held_until(visit):
-            raise nothing_serves()
+            raise line.nothing_serves()
         return lease
 
     async def wait(self, visit: Visit) -> Lease:

@@ -11,7 +11,8 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from gateway.core.admission.quota import MINUTE_S, Window, day_of
+from gateway.core.admission.quota import MINUTE_S, day_of
+from gateway.core.admission.window import Window
 
 
 class UsageCount(Struct, frozen=True, kw_only=True):

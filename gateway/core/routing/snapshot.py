@@ -80,7 +80,10 @@ class CommentPolicy(Struct, frozen=True, kw_only=True):
 
 
 class WorkerPolicy(Struct, frozen=True, kw_only=True):
-    """The runtime settings that workers need."""
+    """The runtime settings that workers need.
+
+    ``away_s``: when a client should come back that found no backend serving: the time between two health probes.
+    """
 
     timers: TimerPolicy = TimerPolicy()
     limits: LimitPolicy = LimitPolicy()
@@ -90,6 +93,7 @@ class WorkerPolicy(Struct, frozen=True, kw_only=True):
     comments: CommentPolicy = CommentPolicy()
     cors: CorsPolicy = CorsPolicy()
     poison: PoisonPolicy = PoisonPolicy()
+    away_s: float = 2.0
 
 
 class BackendView(Struct, frozen=True, kw_only=True):
