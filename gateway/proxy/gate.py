@@ -42,6 +42,7 @@ REFUSALS: Final = frozenset(
         "nothing_serving",
         "control_away",
         "quarantined",
+        "reception_full",
     }
 )
 """Codes of errors that are counted as refusals of admission; of a quota the limit is named instead."""

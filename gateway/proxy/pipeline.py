@@ -126,8 +126,8 @@ class Pipeline:
         if self._desk.stopping and wire.requests > 1:  # a first one was on its way before the client could know
             raise ShuttingDown("the gateway is shutting down", retry_after_s=RETRY_AFTER_S)
         with self._desk.enter():
-            policy = visit.snapshot.policy
-            await read_body(visit, request, endpoint=endpoint, dialect=dialect, policy=policy, clock=self._clock)
+            intake = self._desk.intake
+            await read_body(visit, request, endpoint=endpoint, dialect=dialect, intake=intake, clock=self._clock)
             if endpoint.dialect is Dialect.RESPONSES:
                 await self._owners.assign(visit, endpoint)
             self._admit(visit, request, dialect)

@@ -28,6 +28,7 @@ from gateway.core.routing.snapshot import BackendView, Snapshot
 from gateway.core.stream.silence import PulseReading, PulseTrack
 from gateway.errors import NothingServing
 from gateway.proxy.balance import Balancer
+from gateway.proxy.intake import Intake
 from gateway.proxy.lease import Admission, Lease
 from gateway.proxy.ward import Ward
 
@@ -60,6 +61,7 @@ class Desk:
         self.quiet.set()
         self.balance = Balancer(clock=clock)
         self.ward = Ward(clock=clock)
+        self.intake = Intake()
         self._slot = slot
         self._clock = clock
         self._acknowledge = acknowledge

@@ -30,13 +30,14 @@ class TimerPolicy(Struct, frozen=True, kw_only=True):
 
 
 class LimitPolicy(Struct, frozen=True, kw_only=True):
-    """Every bound of the request flow; bytes and counts over all workers.
+    """Every bound of the request flow; counts over all workers, ``receiving_bytes`` of one.
 
     ``hold_bytes`` bounds what is relayed of one event, ``event_bytes`` what is read of it to measure it.
     """
 
     body_bytes: int = 64 * 1024 * 1024
     body_s: float = 300.0
+    receiving_bytes: int = 1024 * 1024 * 1024
     in_flight: int = 8192
     hold_bytes: int = 16 * 1024 * 1024
     event_bytes: int = 16 * 1024 * 1024
