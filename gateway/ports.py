@@ -66,7 +66,8 @@ class BackendReport(Struct, frozen=True, kw_only=True):
 class PoolReport(Struct, frozen=True, kw_only=True):
     """A pool as operators see it.
 
-    ``unreported`` are models that it names and none of its backends reports; ``waiting``: requests in its queue.
+    ``unreported`` are models that it names and none of its backends reports; ``waiting``: requests in its queue, the
+    first of them for ``longest_wait_s``; ``refused``: requests that were not let in so far.
     """
 
     name: str
@@ -76,6 +77,8 @@ class PoolReport(Struct, frozen=True, kw_only=True):
     min_available: int
     unreported: tuple[str, ...] = ()
     waiting: int = 0
+    longest_wait_s: float | None = None
+    refused: int = 0
 
 
 class QuarantineReport(Struct, frozen=True, kw_only=True):
@@ -104,6 +107,9 @@ class StatusReport(Struct, frozen=True, kw_only=True):
     """The whole gateway in one look.  ``summary`` is one sentence for a tired person.
 
     ``keys``: how many keys clients may use, revoked and expired ones not among them; None where they need none.
+    ``refused``: requests that were not let in so far, by the code of the error or the limit of a key.
+    ``quarantined``: fingerprints that are refused.  ``stop_left_s``: the gateway is being stopped, and what is open is
+    ended in so many seconds; None while it is not.  ``reloading``: the configuration is being read again.
     """
 
     summary: str
@@ -120,6 +126,10 @@ class StatusReport(Struct, frozen=True, kw_only=True):
     store_problem: str
     keys: int | None = None
     keys_problem: str = ""
+    refused: dict[str, int] = {}
+    quarantined: int = 0
+    stop_left_s: float | None = None
+    reloading: bool = False
 
 
 class ConfigVerdict(Struct, frozen=True, kw_only=True):

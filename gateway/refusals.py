@@ -9,6 +9,7 @@
     +-- QueueTimeout        503  waited for as long as the pool allows
     +-- DeadlineExceeded    504  the request's own deadline passed while it waited
     +-- ControlAway         503  keys or usage are not known here at present
+    +-- ReceptionFull       503  as many bytes of bodies are coming in as may
 
 See :mod:`gateway.errors`, which this stands on.
 """
@@ -74,6 +75,15 @@ class ControlAway(GatewayError):
     """The worker has not been told the keys, or control does not answer what only it knows."""
 
     code = "control_away"
+    type = "service_unavailable"
+    status = 503
+    retryable = True
+
+
+class ReceptionFull(GatewayError):
+    """The worker is receiving as many bytes of request bodies as ``limits.receiving_bytes`` allows."""
+
+    code = "reception_full"
     type = "service_unavailable"
     status = 503
     retryable = True

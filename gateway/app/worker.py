@@ -86,6 +86,7 @@ class WorkerShell:
         self._stop = asyncio.Event()
         self._broken = False
         self._end_by = math.inf  # of the loop's clock
+        self._stop_by: float | None = None  # the same on the clock that control has too
         self._patience: asyncio.Timeout | None = None
         self._nursery = Nursery(self._task_failed)
         self._link = WorkerLink(
@@ -162,6 +163,10 @@ class WorkerShell:
     def stop(self, deadline_s: float) -> None:
         """Take nothing new; ends by itself, at the latest after ``deadline_s``, which a second call can shorten."""
         self._end_by = min(self._end_by, asyncio.get_running_loop().time() + deadline_s)
+        if not self._broken:  # else it is this worker's end only
+            stop_by = self._clock() + deadline_s
+            self._stop_by = stop_by if self._stop_by is None else min(stop_by, self._stop_by)
+            self._link.beat_soon()
         if self._patience is not None and not self._patience.expired():
             self._patience.reschedule(self._end_by)
         self._desk.stopping = True
@@ -249,6 +254,8 @@ class WorkerShell:
             claims=self._gate.claims(),
             flows=self._gate.flows(),
             refusals=dict(self._gate.refusals),
+            waits=self._gate.waits(),
+            stop_by=self._stop_by,
         )
 
     def _task_failed(self, name: str, error: BaseException) -> None:

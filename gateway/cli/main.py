@@ -18,6 +18,7 @@ from gateway.cli.entry import let_through
 from gateway.cli.exits import MEANINGS, CommandFailed, Exit, failures
 from gateway.cli.keys_commands import keys_create, keys_list, keys_revoke, keys_show
 from gateway.cli.lora_commands import lora_list, lora_load, lora_unload
+from gateway.cli.quarantine_commands import quarantine_list, quarantine_release
 from gateway.cli.simulate import simulate_engine
 from gateway.cli.target import CONFIG_PLACES, Options, config_file
 from gateway.core.stream.summary import Outcome
@@ -76,6 +77,10 @@ def build_app() -> typer.Typer:
     lora.command("load", epilog=_EXITS)(lora_load)
     lora.command("unload", epilog=_EXITS)(lora_unload)
     app.add_typer(lora, name="lora")
+    quarantine = typer.Typer(help="Requests that are refused since backends died of them.", **shared)  # type: ignore[arg-type]
+    quarantine.command("list", epilog=_EXITS)(quarantine_list)
+    quarantine.command("release", epilog=_EXITS)(quarantine_release)
+    app.add_typer(quarantine, name="quarantine")
     return app
 
 

@@ -31,14 +31,20 @@ def show(report: StatusReport, screen: Screen, *, now: float) -> None:
     screen.text(Piece(report.summary, _mood(report)))
     screen.line()
     screen.pair("version", f"{report.version}, up {words.span(max(0.0, now - report.started_wall))}")
+    again = ", being read again" if report.reloading else ""
     screen.pair(
         "config",
-        f"{report.config_path}, read {words.ago(report.config_loaded_wall, now)}, generation {report.generation}",
+        f"{report.config_path}, read {words.ago(report.config_loaded_wall, now)}{again}, generation {report.generation}",
     )
     screen.pair("history", *_history(report))
     if report.keys is not None:
         screen.pair("keys", *_keys(report))
     screen.pair("outcomes", *_outcomes(report.outcomes))
+    if any(report.refused.values()):
+        screen.pair("refused", *_refused(report.refused))
+    if report.quarantined:
+        told = f"{words.plural(report.quarantined, 'request')} that backends died of; see pacekeeper quarantine list"
+        screen.pair("quarantine", Piece(told, "warn"))
     screen.line()
     _pools(report.pools, screen)
     screen.line()
@@ -47,10 +53,11 @@ def show(report: StatusReport, screen: Screen, *, now: float) -> None:
 
 def _mood(report: StatusReport) -> str:
     """The style of the sentence: bad when a pool is down, a warning when something lacks, is silent or unwritten."""
-    if not all(pool.serving for pool in report.pools):
+    if not all(pool.serving for pool in report.pools) and report.stop_left_s is None:
         return "bad"
     pools_whole = all(_is_enough(pool) and not pool.unreported for pool in report.pools)
     whole = pools_whole and all(worker.fresh for worker in report.workers)
+    whole = whole and report.stop_left_s is None
     return "bold" if whole and not report.store_problem and not report.keys_problem else "warn"
 
 
@@ -73,6 +80,12 @@ def _outcomes(outcomes: dict[str, int]) -> list[Piece | str]:
     return pieces or ["none yet"]
 
 
+def _refused(refused: dict[str, int]) -> list[Piece | str]:
+    """The reasons, the most frequent first."""
+    told = sorted(((name, number) for name, number in refused.items() if number), key=lambda item: -item[1])
+    return [" · ".join(f"{name} {words.count(number)}" for name, number in told)]
+
+
 def _is_enough(pool: PoolReport) -> bool:
     return pool.serving >= max(1, pool.min_available)
 
@@ -83,7 +96,9 @@ def _pools(pools: tuple[PoolReport, ...], screen: Screen) -> None:
         Column(title="SERVING", right=True),
         Column(title="BACKENDS", right=True),
         Column(title="AT LEAST", right=True, rank=1),
-        Column(title="WAITING", right=True, rank=2),
+        Column(title="WAITING", right=True),
+        Column(title="LONGEST", right=True, rank=2),
+        Column(title="REFUSED", right=True, rank=3),
         Column(title="", rank=2),
         Column(title="MODELS", least=12),
     ]
@@ -94,6 +109,8 @@ def _pools(pools: tuple[PoolReport, ...], screen: Screen) -> None:
             words.count(pool.backends),
             words.count(pool.min_available),
             Piece(words.count(pool.waiting), "warn" if pool.waiting else ""),
+            words.UNKNOWN if pool.longest_wait_s is None else words.span(pool.longest_wait_s),
+            words.count(pool.refused),
             Piece("" if _is_enough(pool) else "down" if not pool.serving else "short", "bad"),
             ", ".join(pool.models) or Piece("as the backends report", "dim"),
         )

@@ -19,7 +19,8 @@ from gateway.control.changes import runtime_changes
 from gateway.control.keeper import Keeper
 from gateway.control.keysfile import KeysFile
 from gateway.control.loop import ControlLoop
-from gateway.control.summary import summary_of
+from gateway.control.queues import refused_by_reason, with_queues
+from gateway.control.summary import summary_of, summary_of_stop
 from gateway.errors import ConfigError
 from gateway.ports import BackendReport, ConfigVerdict, History, QuarantineReport, StatusReport
 from gateway.settings import Settings, load, parse
@@ -75,15 +76,18 @@ class ControlOperations:
 
     def status(self) -> StatusReport:
         """The whole gateway, at once."""
-        waiting = self._roster.waiting()
-        pools = tuple(replace(pool, waiting=waiting.get(pool.name, 0)) for pool in self._fleet.pools())
+        now, roster = self._clock(), self._roster
+        pools = with_queues(self._fleet.pools(), roster.beats(), roster.refusals, now=now)
         clients = self._loop.state.clients
-        workers = self._roster.reports(now=self._clock())
+        workers = roster.reports(now=now)
+        stop_left_s = None if roster.stop_by is None else max(0.0, roster.stop_by - now)
         problem = self._history.problem()
         return StatusReport(
             summary=summary_of(
-                pools, workers, in_flight=self._roster.holding, store_problem=problem, keys_problem=clients.problem
-            ),
+                pools, workers, in_flight=roster.holding, store_problem=problem, keys_problem=clients.problem
+            )
+            if stop_left_s is None
+            else summary_of_stop(roster.holding, stop_left_s),
             version=self._installation.version,
             started_wall=self._installation.started_wall,
             config_path=str(self._installation.config_path),
@@ -97,6 +101,10 @@ class ControlOperations:
             store_problem=problem,
             keys=None if clients.keys is None else sum(key.is_good(self._wall()) for key in clients.keys),
             keys_problem=clients.problem,
+            refused=refused_by_reason(roster.refusals),
+            quarantined=len(self._lessons.poison.quarantined),
+            stop_left_s=stop_left_s,
+            reloading=self._reloading.locked(),
         )
 
     def backends(self) -> tuple[BackendReport, ...]:

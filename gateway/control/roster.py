@@ -91,6 +91,8 @@ class Roster:
         self.totals: Counter[OutcomeKey] = Counter()
         self.dropped = 0
         self.tap_failures = 0
+        self.stop_by: float | None = None
+        """When (monotonic) a stop of the whole gateway ends what is open; None while it is not being stopped."""
 
     # --- what happens ---------------------------------------------------------------------------------------------
 
@@ -117,6 +119,7 @@ class Roster:
         if known is None:
             return 0
         known.beat, known.heard_at, known.silent = beat, now, False
+        self.stop_by = beat.stop_by  # workers are stopped together; stays when the last of them has gone
         self._shares.beat(_identity(worker), holding=beat.holding, share=beat.share)
         self.ledger.beat(_identity(worker), beat.claims)
         return self._count(_identity(worker), beat)
@@ -180,18 +183,14 @@ class Roster:
         wants = demand.wants.get(pool, {})
         return {worker: Want(-(-want.waiting // backends), want.weight) for worker, want in wants.items()}
 
-    def waiting(self) -> dict[str, int]:
-        """Requests that wait for each pool, over all workers."""
-        total: Counter[str] = Counter()
-        for flows in self._flows().values():
-            for pool, counts in flows.items():
-                total[pool] += sum(waiting for waiting, _ in counts.values())
-        return dict(total)
-
     # --- what is known --------------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
         return len(self._workers)
+
+    def beats(self) -> tuple[Heartbeat, ...]:
+        """The last heartbeat of each worker."""
+        return tuple(it.beat for it in self._workers.values() if it.beat is not None)
 
     @property
     def holding(self) -> int:

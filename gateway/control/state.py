@@ -35,14 +35,7 @@ from gateway.core.link.messages import (
     UsageTold,
 )
 from gateway.core.routing.backend import BackendState
-from gateway.core.routing.evidence import (
-    HealthEvent,
-    Probed,
-    ProbeResult,
-    RequestFailed,
-    RequestsSucceeded,
-    Restarted,
-)
+from gateway.core.routing.evidence import HealthEvent, Probed, ProbeResult, RequestFailed, RequestsSucceeded, Restarted
 from gateway.core.routing.inventory import unreported
 from gateway.core.routing.snapshot import Snapshot
 from gateway.core.stream.summary import Outcome

@@ -5,6 +5,7 @@ Pure; used by the status report.  Must not list everything: the report beside it
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Final
 
@@ -47,6 +48,14 @@ def summary_of(
     if serving < backends:
         return f"serving with {serving} of {backends} backends, {_requests(in_flight)}"
     return f"all well: {serving} of {backends} backends serve, {_requests(in_flight)}"
+
+
+def summary_of_stop(in_flight: int, left_s: float) -> str:
+    """How far a stop of the gateway is: what is open, and in how many seconds it is ended."""
+    if not in_flight:
+        return "stopping: nothing is open any more"
+    end = f"cut off in {math.ceil(left_s)} s" if left_s > 0 else "being cut off now"
+    return f"stopping: {_requests(in_flight)}, {end}"
 
 
 def _pools(names: Sequence[str]) -> str:

@@ -14,13 +14,14 @@ from typing import Final
 from aiohttp import web
 from msgspec import structs
 
-from gateway.core.request.body import no_body, parse_body
+from gateway.core.request.body import ParsedBody, no_body, parse_body
 from gateway.core.request.form import boundary_of, parse_form
 from gateway.core.request.parameters import check_fields, check_parameters
 from gateway.core.routing.cors import answer_lines, preflight_lines
 from gateway.core.routing.endpoints import Endpoint, Serves, Takes, checked_query, locate
 from gateway.core.routing.headers import client_request_id
-from gateway.core.routing.snapshot import LimitPolicy, WorkerPolicy
+from gateway.core.routing.parameters import ParameterPolicy
+from gateway.core.routing.snapshot import LimitPolicy
 from gateway.core.stream.summary import Dialect
 from gateway.errors import (
     BadRequest,
@@ -32,8 +33,10 @@ from gateway.errors import (
     UnsupportedEncoding,
 )
 from gateway.proxy.deliver import asked_delivery
+from gateway.proxy.intake import FREE_BYTES, Intake
 from gateway.proxy.visit import Visit
 from gateway.proxy.wire import ClientWire, raw_target
+from gateway.refusals import ReceptionFull
 
 METRICS_MODES: Final = frozenset({"none", "usage", "event"})
 CLOSED_EVENTS: Final = (Dialect.RESPONSES, Dialect.MESSAGES)
@@ -43,6 +46,9 @@ _HOST: Final = re.compile(r"[A-Za-z0-9._~%:\[\]\-]{0,255}")
 _ASKS_STREAM: Final = (b"stream=t", b"stream=T", b"stream=1")
 MAX_IDLE_BODY_BYTES: Final = 4096
 """Of a body where none says anything."""
+
+LONG_BODY_BYTES: Final = 1024 * 1024
+"""From here on a body takes milliseconds to read through."""
 
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
@@ -109,10 +115,14 @@ async def read_body(
     *,
     endpoint: Endpoint,
     dialect: Dialect,
-    policy: WorkerPolicy,
+    intake: Intake,
     clock: Callable[[], float],
 ) -> None:
-    """Receive the body, parse it, hold it against the parameter policy.  Raises ClientError of the kind that fits."""
+    """Receive the body, parse it, hold it against the parameter policy.
+
+    Raises ClientError of the kind that fits, and ReceptionFull.
+    """
+    policy = visit.snapshot.policy
     headers, limits = request.headers, policy.limits
     boundary = ""
     match endpoint.takes:
@@ -130,18 +140,25 @@ async def read_body(
     if length is not None and length > limits.body_bytes:
         raise _too_large(limits)
     _answer_expectation(request)
-    data = await _receive(visit, request, limits)
+    data = await _receive(visit, request, limits, intake)
     visit.upload_s = clock() - visit.accepted
     visit.request_bytes = len(data)
     match endpoint.takes:
         case Takes.JSON:
-            visit.body = parse_body(data, dialect)
-            check_parameters(data, visit.body.fields, policy.parameters)
+            visit.body = await _read_json(data, dialect, policy.parameters)
         case Takes.FORM:
             visit.body = parse_form(data, boundary)
             check_fields(visit.body.fields, policy.parameters)
         case Takes.NOTHING:
             visit.body = no_body(stream=visit.query.startswith(_ASKS_STREAM))
+
+
+async def _read_json(data: bytes, dialect: Dialect, policy: ParameterPolicy) -> ParsedBody:
+    body = parse_body(data, dialect)
+    if len(data) > LONG_BODY_BYTES:
+        await asyncio.sleep(0)  # each of the two looks at every byte: others have a turn between them
+    check_parameters(data, body.fields, policy)
+    return body
 
 
 def _answer_expectation(request: web.BaseRequest) -> None:
@@ -155,24 +172,32 @@ def _answer_expectation(request: web.BaseRequest) -> None:
         wire.send(_CONTINUE)
 
 
-async def _receive(visit: Visit, request: web.BaseRequest, limits: LimitPolicy) -> bytes:
+async def _receive(visit: Visit, request: web.BaseRequest, limits: LimitPolicy, intake: Intake) -> bytes:  # noqa: PLR0917
     content = request.content
     if content.is_eof():  # the usual short body came with its head: no task switch, no timer
         return _within(content.read_nowait(), limits)
     pieces: list[bytes] = []
-    received_bytes = 0
+    received_bytes = counted_bytes = 0
     try:
         async with asyncio.timeout(limits.body_s):
             while piece := await content.readany():
                 received_bytes += len(piece)
                 if received_bytes > limits.body_bytes:
                     raise _too_large(limits)
+                if received_bytes > FREE_BYTES:
+                    intake.take(len(piece), limit_bytes=limits.receiving_bytes)
+                    counted_bytes += len(piece)
                 pieces.append(piece)
     except TimeoutError:
         raise BodyTimeout(f"the request body did not arrive within {limits.body_s:g} s") from None
     except web.RequestPayloadError:
         visit.keep_alive = False  # where the next request would begin is anybody's guess
         raise BadRequest("the request body is cut or badly framed") from None
+    except ReceptionFull:
+        visit.keep_alive = False  # the rest of the body is not read
+        raise
+    finally:
+        intake.let_go(counted_bytes)
     return b"".join(pieces)
 
 

@@ -16,7 +16,8 @@ from gateway.core.routing.headers import downstream_headers
 from gateway.core.routing.snapshot import BackendView
 from gateway.core.stream.delivery.mode import Delivery
 from gateway.core.stream.edit import Edit, ReportAsEvent, Untouched, UsageStripped, with_report_in_usage
-from gateway.core.stream.http1 import ResponseHead, body_of
+from gateway.core.stream.envelope import relayed_error_event
+from gateway.core.stream.http1 import TERMINATOR, ResponseHead, body_of, chunk
 from gateway.core.stream.pace import PaceReport, pace_report
 from gateway.core.stream.summary import Dialect, Ending, RequestShape, StreamSummary
 from gateway.core.stream.tap import Tap, summarise_body
@@ -27,6 +28,7 @@ from gateway.proxy.attempt import FIRST_ERROR_STATUS
 from gateway.proxy.deliver import body_edit, stream_edit
 from gateway.proxy.forward import Exchange, Relay
 from gateway.proxy.relay import StreamRelay
+from gateway.proxy.side import SideStream
 from gateway.proxy.visit import Visit
 from gateway.proxy.wire import ClientWire
 
@@ -87,10 +89,10 @@ class RelayChooser:
         stopping = self._stopping()
         if not stopping:
             visit.let_body_go()
-        relay = StreamRelay(
+        return StreamRelay(
             exchange=exchange,
             wire=self._wire,
-            head=self._head(head, length=None, chunked=client_chunked),
+            head=b"" if visit.begun else self._head(head, length=None, chunked=client_chunked),
             body=body_of(head),
             dialect=self._dialect,
             edit=stream_edit(visit, self._dialect, after=self._edit()),
@@ -101,20 +103,21 @@ class RelayChooser:
             stopping=stopping,
             clock=self._clock,
         )
-        comments = visit.snapshot.policy.comments
-        heard = comments.untouched or visit.delivery is not Delivery.PASS
-        if heard and (comments.first_s or comments.every_s):
-            exchange.comment(relay, comments, self._dialect)
-        return relay
 
     def _answer(self, exchange: Exchange, head: ResponseHead, *, edit: Callable[[bytes], bytes] | None) -> Relay:
         visit, limits = self._visit, self._visit.snapshot.policy.limits
         client_chunked = visit.http_1_1
-        visit.status = head.status
-        visit.keep_alive = visit.keep_alive and (client_chunked or head.length is not None)
+        begun = visit.begun
+        if not begun:
+            visit.status = head.status
+            visit.keep_alive = visit.keep_alive and (client_chunked or head.length is not None)
 
         def make_head(length: int | None) -> bytes:
-            return self._head(head, length=length, chunked=client_chunked)
+            return b"" if begun else self._head(head, length=length, chunked=client_chunked)
+
+        def tell(body: bytes) -> bytes:
+            events = relayed_error_event(body, status=head.status, dialect=self._dialect)
+            return chunk(events) + TERMINATOR if client_chunked else events
 
         return AnswerRelay(
             exchange=exchange,
@@ -122,8 +125,8 @@ class RelayChooser:
             make_head=make_head,
             body=body_of(head),
             length=head.length,
-            edit=edit,
-            must_edit=edit is not None and visit.delivery is not Delivery.PASS,
+            edit=tell if begun else edit,
+            must_edit=begun or (edit is not None and visit.delivery is not Delivery.PASS),
             client_chunked=client_chunked,
             hold_bytes=limits.answer_hold_bytes,
             copy_bytes=limits.answer_tap_bytes,
@@ -149,7 +152,7 @@ class RelayChooser:
             + envelope.connection_line(keep_alive=visit.keep_alive, http_1_1=visit.http_1_1)
         )
         if visit.side is not None and head.status in SUCCESS:
-            lines += b"X-Gateway-Reasoning-Stream: /v1/reasoning/%b\r\n" % visit.side.announce()
+            lines += side_line(visit.side)
         if visit.metrics != "none":
             lines += self._server_timing()
         return envelope.head(head.status, head.reason, headers=lines, length=length, chunked=chunked)
@@ -176,6 +179,11 @@ class RelayChooser:
         return with_report_in_usage(
             body, self._report(summarise_body(self._dialect, body, self._shape, tags=self._visit.tags))
         )
+
+
+def side_line(side: SideStream) -> bytes:
+    """The header that says where the reasoning of an answer is read."""
+    return b"X-Gateway-Reasoning-Stream: /v1/reasoning/%b\r\n" % side.announce()
 
 
 def own_headers(visit: Visit, backend: BackendView | None) -> bytes:

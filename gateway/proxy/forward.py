@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from gateway.core.routing.snapshot import CommentPolicy, TimerPolicy
+from gateway.core.routing.snapshot import TimerPolicy
 from gateway.core.stream.http1 import BadFraming, ResponseHead, parse_head
 from gateway.core.stream.silence import PulseTrack
-from gateway.core.stream.summary import Dialect, Ending
+from gateway.core.stream.summary import Ending
 from gateway.errors import (
     BackendDied,
     BackendGarbled,
@@ -26,7 +26,6 @@ from gateway.errors import (
     ShuttingDown,
 )
 from gateway.proxy.answer import AnswerRelay
-from gateway.proxy.comments import CommentTimer
 from gateway.proxy.relay import StreamRelay
 from gateway.proxy.upstream import Connection, Upstreams
 from gateway.proxy.watch import SilenceWatch
@@ -46,7 +45,6 @@ class Exchange:
         "_block_since",
         "_choose",
         "_clock",
-        "_comments",
         "_connection",
         "_head_bytes",
         "_watch",
@@ -90,7 +88,6 @@ class Exchange:
         self.headers_at: float | None = None
         self.relay: Relay | None = None
         self.sent_at: float | None = None
-        self._comments: CommentTimer | None = None
         self._watch = SilenceWatch(
             loop=loop, clock=clock, timers=timers, pulses=pulses, watched=self, on_end=self.finish
         )
@@ -107,10 +104,6 @@ class Exchange:
         if self._connection.write(request):
             self.sent_at = self._clock()
         self._watch.start()
-
-    def comment(self, relay: StreamRelay, policy: CommentPolicy, dialect: Dialect) -> None:
-        """Let the client hear something while ``relay`` has nothing for it."""
-        self._comments = CommentTimer(relay, self, policy=policy, dialect=dialect, loop=asyncio.get_running_loop())
 
     # --- the backend's side ---
 
@@ -206,8 +199,6 @@ class Exchange:
             return
         self.ending = ending
         self._watch.stop()
-        if self._comments is not None:
-            self._comments.stop()
         if self.write_timer is not None:
             self.write_timer.cancel()
             self.write_timer = None

@@ -41,6 +41,8 @@ REFUSALS: Final = frozenset(
         "overloaded",
         "nothing_serving",
         "control_away",
+        "quarantined",
+        "reception_full",
     }
 )
 """Codes of errors that are counted as refusals of admission; of a quota the limit is named instead."""
@@ -190,6 +192,10 @@ class Gate:
     def flows(self) -> dict[str, dict[str, tuple[int, int]]]:
         """Pool -> key id -> requests that wait and requests that are served."""
         return self._room.flows()
+
+    def waits(self) -> dict[str, float]:
+        """Pool -> since when (monotonic) the request waits there that has waited longest."""
+        return self._room.waits()
 
 
 def _priority(given: str | None, key: Key | None) -> int:

@@ -17,7 +17,7 @@ from gateway.core.routing.backend import BackendState
 from gateway.core.routing.snapshot import PoolView
 from gateway.errors import GatewayError, NothingServing
 from gateway.proxy.lease import Lease
-from gateway.proxy.route import RETRY_AFTER_S, Desk
+from gateway.proxy.route import Desk
 from gateway.proxy.visit import Visit
 from gateway.refusals import DeadlineExceeded, QueueTimeout
 
@@ -42,9 +42,11 @@ LATEST_RETRY_S: Final = 60.0
 class Waiter:
     """One waiting request; owned by its line."""
 
-    __slots__ = ("future", "ticket", "timer", "visit")
+    __slots__ = ("future", "since", "ticket", "timer", "visit")
 
-    def __init__(self, visit: Visit, ticket: Ticket) -> None:
+    def __init__(self, visit: Visit, ticket: Ticket, *, since: float) -> None:
+        """``since``: when it began to wait."""
+        self.since = since
         self.visit = visit
         self.ticket = ticket
         self.future: asyncio.Future[Lease] = asyncio.get_running_loop().create_future()
@@ -91,6 +93,7 @@ class Line:
     def settle(self, visit: Visit, tokens: int) -> None:
         """A request that had its turn has ended, having cost ``tokens``."""
         flow = flow_of(visit)
+        self.queue.freed(self._clock())
         self.queue.settle(flow, charged=visit.charged or 0.0, cost=tokens)
         if self.serving[flow] > 1:
             self.serving[flow] -= 1
@@ -102,6 +105,11 @@ class Line:
         waiting = dict(self.queue.counts())
         return {flow: (waiting.get(flow, 0), self.serving[flow]) for flow in {*waiting, *self.serving}}
 
+    @property
+    def since(self) -> float:
+        """When the one came here that waits and came first; there must be one."""
+        return min(it.since for it in self.waiters.values())
+
     # --- how long -------------------------------------------------------------------------------------------------
 
     def watch(self, waiter: Waiter) -> None:
@@ -110,9 +118,10 @@ class Line:
         if waiter.future.done():
             return
         now = self._clock()
-        at, error = self.limit(waiter.visit)
+        at, _ = self.limit(waiter.visit)
         if at <= now:
             self.queue.leave(waiter.ticket)
+            _, error = self.limit(waiter.visit)  # it would come back behind those that are left
             waiter.fail(error)
             return
         waiter.timer = asyncio.get_running_loop().call_later(max(0.001, at - now), self.watch, waiter)
@@ -158,11 +167,11 @@ class Line:
     def nothing_serves(self) -> NothingServing:
         """What a request is told that no backend can serve now, and none is waited for.
 
-        When to come back is told by how long nothing has served: what has been away for a minute is not back in a
-        second, and nobody knows more.
+        When to come back: at the next health probe, later the longer nothing has served; what has been away for a
+        minute is not back in a second, and nobody knows more.
         """
-        away_s = 0.0 if self.down_since is None else self._clock() - self.down_since
-        retry_after_s = min(max(RETRY_AFTER_S, away_s / 2), LATEST_RETRY_S)
+        gone_s = 0.0 if self.down_since is None else self._clock() - self.down_since
+        retry_after_s = max(self._desk.away_s, min(gone_s / 2, LATEST_RETRY_S))
         return NothingServing("no backend is serving this model at present", retry_after_s=retry_after_s)
 
 

@@ -62,4 +62,4 @@ def _check_ready(desk: Desk) -> None:
     if desk.stopping:
         raise ShuttingDown("the gateway is shutting down", retry_after_s=RETRY_AFTER_S)
     if not desk.serving:
-        raise NothingServing("no backend is serving", retry_after_s=RETRY_AFTER_S)
+        raise NothingServing("no backend is serving", retry_after_s=desk.away_s)

@@ -27,7 +27,7 @@ from gateway.core.stream.summary import Dialect
 from gateway.errors import NotFound, NothingServing
 from gateway.proxy.answer import AnswerRelay
 from gateway.proxy.asking import ask_for_response
-from gateway.proxy.route import RETRY_AFTER_S, Desk
+from gateway.proxy.route import Desk
 from gateway.proxy.upstream import Upstreams
 from gateway.proxy.visit import Visit
 
@@ -110,7 +110,7 @@ class Owners:
             if backend.name == name:
                 return backend
         if any(backend.name == name for backend in self._desk.snapshot.backends):
-            raise NothingServing("the backend that holds this response is not serving", retry_after_s=RETRY_AFTER_S)
+            raise NothingServing("the backend that holds this response is not serving", retry_after_s=self._desk.away_s)
         found = await self._ask(thing, among, visit.snapshot.policy.timers)
         if found is not None:
             self._note(thing, backend=found.name, key_id=visit.key_id)
@@ -135,7 +135,9 @@ class Owners:
                     task.cancel()
             silent = silent or any(task.result() != _UNKNOWN for task in asked)
         if silent:
-            raise NothingServing("a backend that may hold this response cannot be asked", retry_after_s=RETRY_AFTER_S)
+            raise NothingServing(
+                "a backend that may hold this response cannot be asked", retry_after_s=self._desk.away_s
+            )
         return None
 
     async def _status(self, backend: BackendView, thing: str, timers: TimerPolicy) -> int:

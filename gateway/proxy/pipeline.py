@@ -27,6 +27,7 @@ from gateway.proxy import envelope
 from gateway.proxy.admit import read_body, read_head
 from gateway.proxy.attempt import attempt_of, held_answer, request_bytes
 from gateway.proxy.choose import RelayChooser, own_headers
+from gateway.proxy.comments import comments_for
 from gateway.proxy.deliver import settle_delivery
 from gateway.proxy.ends import Ends
 from gateway.proxy.forward import LEFT, Exchange, error_for
@@ -125,12 +126,13 @@ class Pipeline:
         if self._desk.stopping and wire.requests > 1:  # a first one was on its way before the client could know
             raise ShuttingDown("the gateway is shutting down", retry_after_s=RETRY_AFTER_S)
         with self._desk.enter():
-            policy = visit.snapshot.policy
-            await read_body(visit, request, endpoint=endpoint, dialect=dialect, policy=policy, clock=self._clock)
+            intake = self._desk.intake
+            await read_body(visit, request, endpoint=endpoint, dialect=dialect, intake=intake, clock=self._clock)
             if endpoint.dialect is Dialect.RESPONSES:
                 await self._owners.assign(visit, endpoint)
             self._admit(visit, request, dialect)
             self._ends.check(visit, endpoint)
+            visit.comments = comments_for(visit, wire, endpoint)
             if visit.key is not None:
                 await self._gate.enter(visit, visit.key)
             while True:
@@ -170,9 +172,7 @@ class Pipeline:
         """One attempt; True when the request is over, False when another backend may be tried."""
         if self._desk.ward.watching:
             self._desk.ward.check(visit)
-        backend = visit.backend = lease.backend
-        visit.attempts += 1
-        visit.exchange, visit.status = None, 0  # of an attempt before this one
+        backend = visit.begin_attempt(lease.backend)
         timers = visit.snapshot.policy.timers
         target = self._upstreams.target(backend)
         visit.named = self._owners.witness(visit, endpoint, backend)
@@ -223,7 +223,7 @@ class Pipeline:
         if self._gate.may_hold(visit):
             visit.tried.pop()  # it is passed over for a moment, and may be the one that comes back
         elif not self._has_other(visit):
-            raise NothingServing(error.message, retry_after_s=RETRY_AFTER_S) from error
+            raise NothingServing(error.message, retry_after_s=self._desk.away_s) from error
         return False
 
     def _conclude(self, visit: Visit, exchange: Exchange, *, dialect: Dialect) -> bool:
@@ -245,35 +245,35 @@ class Pipeline:
         return True
 
     async def _serve_other(self, visit: Visit, wire: ClientWire, endpoint: Endpoint) -> None:
-        if endpoint.serves is Serves.USAGE:
-            await self._usage.serve(visit, wire, headers=self._lines(visit))
-        elif endpoint.serves is Serves.REASONING:
+        if endpoint.serves is Serves.REASONING:
             visit.keep_alive = visit.keep_alive and visit.http_1_1
-            wait_s = visit.snapshot.policy.timers.client_write_s
-            lines, chunked = self._lines(visit), visit.http_1_1
+        headers = self._lines(visit)
+        if endpoint.serves is Serves.USAGE:
+            await self._usage.serve(visit, wire, headers=headers)
+        elif endpoint.serves is Serves.REASONING:
+            wait_s, chunked = visit.snapshot.policy.timers.client_write_s, visit.http_1_1
             await self._side_door.serve(
-                visit.thing, visit.key_id, wire, headers=lines, chunked=chunked, patience_s=wait_s
+                visit.thing, visit.key_id, wire, headers=headers, chunked=chunked, patience_s=wait_s
             )
         else:
-            self._ourselves(visit, wire, endpoint)
-
-    def _ourselves(self, visit: Visit, wire: ClientWire, endpoint: Endpoint) -> None:
-        headers = self._lines(visit)
-        with_body = visit.method != "HEAD"
-        may_use = visit.key.may_use if visit.key is not None else None
-        wire.send(
-            answer_ourselves(
-                endpoint, self._desk, version=self._version, headers=headers, with_body=with_body, may_use=may_use
+            with_body = visit.method != "HEAD"
+            may_use = visit.key.may_use if visit.key is not None else None
+            wire.send(
+                answer_ourselves(
+                    endpoint, self._desk, version=self._version, headers=headers, with_body=with_body, may_use=may_use
+                )
             )
-        )
 
     def _refuse(self, visit: Visit, wire: ClientWire, error: GatewayError) -> None:
-        """Answer with our own error, unless the client has had bytes already: then only the connection can end."""
+        """Answer with our own error: an event where the stream has begun; of a cut answer the connection ends."""
         visit.error = error
         self._gate.refused(visit, error)
         relay = visit.exchange.relay if visit.exchange is not None else None
         if relay is not None and not relay.unsent:
             wire.cut()
+            return
+        if visit.begun and visit.comments is not None:
+            visit.comments.tell(error)
             return
         if error.status == 413 or error.status == 408:  # noqa: PLR1714  (the rest of the body is not read)
             visit.keep_alive = False

@@ -53,7 +53,6 @@ class StreamRelay:
         "_events",
         "_exchange",
         "_fresh",
-        "_head",
         "_hold_bytes",
         "_hold_since",
         "_last",
@@ -65,6 +64,8 @@ class StreamRelay:
         "_send",
         "_stencil",
         "_tap",
+        "_unsent",
+        "head",
         "hold_max_s",
         "last_byte_at",
         "response_bytes",
@@ -90,11 +91,12 @@ class StreamRelay:
     ) -> None:
         """Take everything that is fixed when the head has come.
 
-        ``head`` goes out with the first event; ``client_chunked`` is False for an HTTP/1.0 client; ``stopping`` says
-        that we are ending the backend, whose answer may then be an abort without a token.
+        ``head`` goes out with the first event (b"": the client has one); ``client_chunked`` is False for an HTTP/1.0
+        client; ``stopping``: we are ending the backend, whose answer may then be an abort without a token.
         """
         self._exchange = exchange
-        self._head = head
+        self.head = head
+        self._unsent = True  # nothing of this answer has gone out yet
         self._fresh = True  # no event has gone out yet
         self._body = body
         self._dialect = dialect
@@ -123,8 +125,8 @@ class StreamRelay:
 
     @property
     def unsent(self) -> bool:
-        """Whether the client has not had a byte yet, so that a real status is still possible."""
-        return bool(self._head)
+        """Whether the client has had nothing of this answer yet, so that another one is still possible."""
+        return self._unsent
 
     @property
     def persistent(self) -> bool:
@@ -179,7 +181,7 @@ class StreamRelay:
             self.last_byte_at = now  # a comment is no sign of the engine's life, only of its front end's
         held = bool(self._events.rest_bytes or self._edit.held or body.held_bytes)
         self._note_hold(now, held=held)
-        self._plain = self._may_be_plain and not (held or self._head or self._fresh)
+        self._plain = self._may_be_plain and not (held or self._unsent or self._fresh)
         if body.ended:
             self._exchange.finish(Ending.COMPLETE)
         elif body.held_bytes + self._events.rest_bytes + self._beginning.held_bytes > self._hold_bytes:
@@ -191,7 +193,7 @@ class StreamRelay:
             self._last = payloads[-1]
             self._write(raw)
             self._tap.read(payloads, now)
-        elif self._edit.needles or self._head or self._fresh:
+        elif self._edit.needles or self._unsent or self._fresh:
             self._tap.read(payloads, now)
             self._reframe(payloads)
         else:
@@ -206,14 +208,14 @@ class StreamRelay:
 
     def _forwardable(self, raw: bytes, payloads: list[bytes]) -> bool:
         """Whether ``raw`` may go as it is: whole events chunk by chunk, nothing held, nothing to edit, same framing."""
-        if not self._may_be_plain or self._head or self._fresh or self._events.rest_bytes or self._edit.held:
+        if not self._may_be_plain or self._unsent or self._fresh or self._events.rest_bytes or self._edit.held:
             return False
         return all(map(ends_event, payloads)) and all(needle not in raw for needle in self._needles)
 
     def _reframe(self, payloads: list[bytes]) -> None:
         """The slow way: join, cut after the last whole event, edit where it concerns, frame anew."""
         events = self._events.feed(b"".join(payloads))
-        if self._head:
+        if self._unsent:
             events = self._beginning.take(events, self._tap.so_far)
             if self._beginning.aborted:
                 self.zero_token_abort = True
@@ -234,21 +236,21 @@ class StreamRelay:
         return chunk(events) if self._client_chunked else events
 
     def _write(self, data: bytes) -> None:
-        if self._head:
-            data = self._head + data
-            self._head = b""
+        if self._unsent:
+            data = self.head + data
+            self._unsent = False
         self.response_bytes += len(data)
         self._send(data)
 
-    def interject(self, text: bytes) -> None:
+    def interject(self, text: bytes) -> bool:
         """Write ``text``, a comment or an event of our own, between two events; with the head if need be.
 
-        Nothing before the first event of a backend that we are stopping: its request may yet go elsewhere.
+        False: not before the first event of a backend that we are stopping, for its request may yet go elsewhere.
         """
-        if self._head and not self._beginning.may_open:
-            return
-        waiting = self._beginning.release()
-        self._write(self._framed(waiting + text))
+        if self._unsent and not self._beginning.may_open:
+            return False
+        self._write(self._framed(self._beginning.release() + text))
+        return True
 
     def _current_report(self) -> PaceReport:
         return self._report(self._tap.so_far())
@@ -269,14 +271,13 @@ class StreamRelay:
         Nothing is written while the client has had nothing (a status will tell it), nor after it has left.
         """
         summary = self.summary()
-        if self._head or ending in {Ending.CLIENT_GONE, Ending.CLIENT_STALLED}:
+        if self._unsent or ending in {Ending.CLIENT_GONE, Ending.CLIENT_STALLED}:
             return
-        closing = self._edit.held
         if self._ended_by_engine(summary):  # then nothing is missing, whatever became of the connection
-            closing += self._events.take_rest() if ending is Ending.COMPLETE else b""
+            closing = self._edit.held + (self._events.take_rest() if ending is Ending.COMPLETE else b"")
         else:
             self.told = error_for(ending)
-            closing += error_event(self.told, self._dialect)
+            closing = self._edit.at_break() + error_event(self.told, self._dialect)
         closing = self._framed(closing)
         self._write(closing + TERMINATOR if self._client_chunked else closing)
 

@@ -28,6 +28,7 @@ from gateway.core.routing.snapshot import BackendView, Snapshot
 from gateway.core.stream.silence import PulseReading, PulseTrack
 from gateway.errors import NothingServing
 from gateway.proxy.balance import Balancer
+from gateway.proxy.intake import Intake
 from gateway.proxy.lease import Admission, Lease
 from gateway.proxy.ward import Ward
 
@@ -37,7 +38,7 @@ SUSPECT_S = 1.0
 NEVER = float("-inf")
 
 RETRY_AFTER_S = 2.0
-"""What clients are told when nothing serves: about one health probe."""
+"""What clients are told while the gateway stops."""
 
 
 class Desk:
@@ -60,6 +61,7 @@ class Desk:
         self.quiet.set()
         self.balance = Balancer(clock=clock)
         self.ward = Ward(clock=clock)
+        self.intake = Intake()
         self._slot = slot
         self._clock = clock
         self._acknowledge = acknowledge
@@ -79,6 +81,11 @@ class Desk:
     def serving(self) -> bool:
         """Whether a request would find a backend."""
         return any(b.state is BackendState.SERVING for b in self.snapshot.backends)
+
+    @property
+    def away_s(self) -> float:
+        """When to come back while nothing serves: the next look at the backends may find one well."""
+        return self.snapshot.policy.away_s
 
     def apply(self, message: ControlMessage) -> None:
         """Take in what control says."""
@@ -158,7 +165,7 @@ class Desk:
         trusted = self._trusted(eligible) if self._suspect_since else eligible
         chosen = self._choose(trusted or eligible, session)
         if chosen is None:
-            raise NothingServing("no backend is serving this model at present", retry_after_s=RETRY_AFTER_S)
+            raise NothingServing("no backend is serving this model at present", retry_after_s=self.away_s)
         return Lease(self, chosen)
 
     def _choose(self, backends: list[BackendView], session: int | None) -> BackendView | None:

@@ -110,7 +110,7 @@ class Settler:
             injected=visit.injected,
             alone=visit.alone,
             request_bytes=visit.request_bytes,
-            response_bytes=relay.response_bytes if relay is not None else visit.response_bytes,
+            response_bytes=visit.response_bytes + (0 if relay is None else relay.response_bytes),
             queue_s=visit.queue_s,
             upload_s=visit.upload_s if shape is not None else None,
             sent_s=since(sent_at),

@@ -6,9 +6,11 @@ Owner: the pipeline; each station fills in its part, settle turns it into the re
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
 
 from gateway.core.admission.keys import Key
-from gateway.core.admission.quota import Reserve, Step
+from gateway.core.admission.quota import Reserve
+from gateway.core.admission.window import Step
 from gateway.core.request.body import ParsedBody
 from gateway.core.request.fingerprint import fingerprint
 from gateway.core.routing.endpoints import Endpoint
@@ -18,6 +20,12 @@ from gateway.core.stream.summary import Ending, RequestShape
 from gateway.errors import GatewayError
 from gateway.proxy.forward import Exchange
 from gateway.proxy.side import SideStream
+
+if TYPE_CHECKING:
+    from gateway.proxy.comments import Comments
+
+BEGUN_STATUS: Final = 200
+"""Of a stream that began before a backend answered."""
 
 KEPT_BODY_BYTES = 16 * 1024
 """Bodies up to this are kept to the end, in case that the backend dies of them; of longer ones the fingerprint is."""
@@ -59,6 +67,7 @@ class Visit:
     only: BackendView | None = None  # no other one can answer
     named: Callable[[str], None] | None = None  # is told the id of a response
     made = ""  # that id, or the one that the engine was told to take
+    comments: Comments | None = None
     exchange: Exchange | None = None
     attempts = 0
     injected = False
@@ -90,6 +99,18 @@ class Visit:
         sent_at = self.exchange.sent_at if self.exchange is not None else None
         return None if sent_at is None else max(0.0, sent_at - self.accepted - (self.queue_s or 0.0) - self.upload_s)
 
+    @property
+    def begun(self) -> bool:
+        """Whether the client has a head already that is no backend's."""
+        return self.comments is not None and self.comments.begun
+
+    def begin_attempt(self, backend: BackendView) -> BackendView:
+        """It goes to ``backend``; what an attempt before this one left is no more."""
+        self.backend = backend
+        self.attempts += 1
+        self.exchange, self.status = None, BEGUN_STATUS if self.begun else 0
+        return backend
+
     def known_by(self) -> str:
         """The request's fingerprint, "" where its body is gone without one."""
         if not self.fingerprint and self.body is not None:
@@ -107,5 +128,8 @@ class Visit:
     def forget(self) -> None:
         """Let go of what refers back to the visit, once it is settled: its bodies must not wait for the collector."""
         exchange, self.exchange, self.error, self.named = self.exchange, None, None, None
+        if self.comments is not None:
+            self.comments.stop()
+            self.comments = None
         if exchange is not None:
             exchange.forget()

@@ -166,7 +166,7 @@ class WaitingRoom:
         places = self._shares.of(queue_of(line.rules.name), line.rules.queue)
         share = 1.0 if visit.key is None else visit.key.limits.queue_share
         victim = line.queue.offer(ticket, places=places, share=share, now=now)
-        waiter = line.waiters[ticket] = Waiter(visit, ticket)
+        waiter = line.waiters[ticket] = Waiter(visit, ticket, since=now)
         if victim is not None:
             retry_after_s = line.queue.retry_after_s(now)
             message = "another key, with fewer requests waiting, needs the place in the queue"
@@ -228,6 +228,10 @@ class WaitingRoom:
     def flows(self) -> dict[str, dict[str, tuple[int, int]]]:
         """Pool -> flow -> requests that wait and requests that are served."""
         return {name: found for name, line in self._lines.items() if (found := line.flows())}
+
+    def waits(self) -> dict[str, float]:
+        """Pool -> since when the request waits there that has waited longest."""
+        return {name: line.since for name, line in self._lines.items() if line.waiters}
 
     def claims(self) -> Iterator[tuple[str, Claim]]:
         """What this worker says of places on backends and in queues."""

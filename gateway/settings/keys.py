@@ -97,6 +97,7 @@ class DefaultsEntry(Section):
     priority: Priority = Field(0, description="Its priority.")
     reasoning: Delivery | None = Field(None, description="As X-Gateway-Reasoning.")
     metrics: Literal["", "none", "usage", "event"] = Field("", description="As X-Gateway-Metrics.")
+    comments: bool | None = Field(None, description="As comments.untouched in the settings.")
 
 
 class KeyEntry(Section):

@@ -94,6 +94,8 @@ def _bounds(data: dict[str, Any]) -> Iterator[Broken]:
     limits = _good(Limits, data.get("limits"))
     if limits is not None and limits.hold_bytes < limits.event_bytes:
         yield Broken(("limits", "hold_bytes"), f"must be at least limits.event_bytes ({limits.event_bytes})")
+    if limits is not None and limits.receiving_bytes < limits.body_bytes:
+        yield Broken(("limits", "receiving_bytes"), f"must be at least limits.body_bytes ({limits.body_bytes})")
     given = data.get("runtime_dir")
     if isinstance(given, str) and (fault := socket_path_fault(link_path(str(pathlib.Path(given).absolute())))):
         yield Broken(("runtime_dir",), f"too deep for the socket in it: {fault}")

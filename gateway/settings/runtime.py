@@ -11,7 +11,8 @@ from typing import Final, Literal
 from pydantic import Field
 
 from gateway.core.routing.cors import CorsPolicy
-from gateway.core.routing.snapshot import CommentPolicy, HeaderPolicy, LimitPolicy, PoolView, TimerPolicy
+from gateway.core.routing.snapshot import HeaderPolicy, LimitPolicy, PoolView, TimerPolicy
+from gateway.settings.comments import Comments
 from gateway.settings.lora import LoraAdapter
 from gateway.settings.parameters import Parameters
 from gateway.settings.reasoning import Reasoning, Side
@@ -37,7 +38,6 @@ _LIMITS: Final = LimitPolicy()
 _HEADERS: Final = HeaderPolicy()
 _POOL: Final = PoolView(name="")
 _CORS: Final = CorsPolicy()
-_COMMENTS: Final = CommentPolicy()
 
 
 class Backend(Section):
@@ -183,6 +183,11 @@ class Limits(Section):
         _LIMITS.body_s,
         description="For a whole body to arrive; later ones get 408. An absolute deadline, so dripping does not help.",
     )
+    receiving_bytes: Bytes = Field(
+        _LIMITS.receiving_bytes,
+        description="Of all bodies that one worker is receiving, the first 64 KiB of each not counted; further ones get 503 "
+        "with `Retry-After`. Bounds its memory whoever sends: sixteen of the largest bodies. At least body_bytes.",
+    )
     in_flight: Count = Field(
         _LIMITS.in_flight,
         description="Requests in flight over all workers; further ones get 429 with `Retry-After`.",
@@ -237,26 +242,6 @@ class Cors(Section):
     )
     max_age_s: SecondsOrOff = Field(
         _CORS.max_age_s, description="How long a browser may remember the answer to a preflight."
-    )
-
-
-class Comments(Section):
-    """SSE comments (`ping` events for Messages) that keep a silent stream from being taken for dead."""
-
-    first_s: SecondsOrOff = Field(
-        _COMMENTS.first_s,
-        description="Without a first event for this long the answer's head goes out with a comment; from then on a "
-        "failure can only be told inside the stream, not by a status. 0: never before the first event.",
-    )
-    every_s: SecondsOrOff = Field(
-        _COMMENTS.every_s,
-        description="Between two events. Below the 30 or 60 s after which proxies and clients give a silent "
-        "connection up. 0: off.",
-    )
-    untouched: Switch = Field(
-        _COMMENTS.untouched,
-        description="Also in streams that are relayed byte for byte as the engine sent them. Off, since those carry "
-        "nothing of the gateway's unasked; what hides reasoning from a client has comments in any case.",
     )
 
 

@@ -46,6 +46,7 @@ def to_policy(runtime: Runtime) -> WorkerPolicy:
         cors=CorsPolicy(**runtime.cors.model_dump()),
         poison=PoisonPolicy(**runtime.poison.model_dump()),
         side=SidePolicy(**runtime.side.model_dump()),
+        away_s=runtime.probes.health_s,
     )
 
 

@@ -111,6 +111,7 @@ def _backends(backends: tuple[BackendReport, ...]) -> Iterator[Metric]:
 def _pools(status: StatusReport) -> Iterator[Metric]:
     yield _family(F.pool_serving, {(pool.name,): pool.serving for pool in status.pools})
     yield _family(F.pool_waiting, {(pool.name,): pool.waiting for pool in status.pools})
+    yield _family(F.pool_longest_wait, {(pool.name,): pool.longest_wait_s or 0.0 for pool in status.pools})
     yield _family(F.pool_min_available, {(pool.name,): pool.min_available for pool in status.pools})
 
 
@@ -141,4 +142,6 @@ def _gateway(figures: Figures) -> Iterator[Metric]:
     if status.keys is not None:
         yield _family(F.keys, {(): status.keys})
         yield _family(F.keys_usable, {(): float(not status.keys_problem)})
+    yield _family(F.quarantined, {(): status.quarantined})
+    yield _family(F.stopping, {(): float(status.stop_left_s is not None)})
     yield _family(F.log_dropped, {(): figures.log_dropped})

@@ -72,6 +72,23 @@ class FleetSeries:
         "one to come back (hold_s).",
         labels=("pool",),
     )
+    pool_longest_wait = Series(
+        name="pacekeeper_pool_longest_wait_seconds",
+        kind=Kind.GAUGE,
+        help="How long the request has waited for a backend of a pool that has waited longest; 0 while none waits.",
+        labels=("pool",),
+    )
+    quarantined = Series(
+        name="pacekeeper_quarantined",
+        kind=Kind.GAUGE,
+        help="Fingerprints of requests that are refused since backends died of them; the refused requests are "
+        'pacekeeper_refusals_total{reason="quarantined"}.',
+    )
+    stopping = Series(
+        name="pacekeeper_stopping",
+        kind=Kind.GAUGE,
+        help="1 while the gateway is being stopped and open answers finish.",
+    )
     keys = Series(
         name="pacekeeper_keys",
         kind=Kind.GAUGE,

@@ -144,7 +144,16 @@ def status_report(now: float) -> StatusReport:
         generation=12,
         in_flight=5,
         pools=(
-            PoolReport(waiting=4, name="kimi", models=("kimi-k2.5",), serving=2, backends=2, min_available=1),
+            PoolReport(
+                name="kimi",
+                models=("kimi-k2.5",),
+                serving=2,
+                backends=2,
+                min_available=1,
+                waiting=4,
+                longest_wait_s=7.9,
+                refused=1_021,
+            ),
             PoolReport(name="small", models=(), serving=0, backends=1, min_available=1),
         ),
         workers=(
@@ -172,6 +181,8 @@ def status_report(now: float) -> StatusReport:
         outcomes={"ok": 12_345, "client_gone": 17, "upstream_error": 2, "rejected": 0},
         store_rows=12_364,
         store_problem="",
+        refused={"queue_full": 21, "tokens_per_minute": 1_000, "quarantined": 0},
+        quarantined=1,
     )
 
 

@@ -16,7 +16,7 @@ from gateway.core.routing.snapshot import LimitPolicy, PoolView, WorkerPolicy
 from gateway.core.stream.delivery.mode import Delivery, ReasoningPolicy, ThinkTags
 from gateway.core.stream.summary import Exactness, Outcome
 from gateway.proxy.relay import StreamRelay
-from tests.fakes.backend import Script, ScriptedBackend, answer
+from tests.fakes.backend import End, Script, ScriptedBackend, answer
 from tests.fakes.client import Answer, raw_client
 from tests.fakes.delivered import inlined, payloads, read_chat, read_chat_body, read_typed
 from tests.fakes.engine_events import DONE, chat, role, usage
@@ -330,3 +330,22 @@ async def test_an_engine_s_error_passes_as_it_is_in_every_mode() -> None:
             seen = await posted(worker, {**ASK, "stream": True}, X_Gateway_Reasoning=mode)
             assert (seen.status, seen.body) == (400, refused)
             assert "x-gateway-reasoning-stream" not in seen.headers
+
+
+# --- a stream that breaks off -------------------------------------------------------------------------------------
+
+
+async def test_reasoning_between_tags_is_closed_before_the_error_of_a_stream_that_breaks_off() -> None:
+    broken = Script((HEAD, chunk(role()), chunk(chat(reasoning="why ")), chunk(chat(reasoning="so"))), End.CLOSE)
+    async with flow(broken) as worker:
+        seen = await posted(worker, {**ASK, "stream": True}, X_Gateway_Reasoning="tags")
+        *events, error, done = seen.events
+        text = "".join(
+            (choice["delta"].get("content") or "")
+            for _, value in payloads(b"".join(events))
+            for choice in value["choices"]
+        )
+        assert text == "<think>why so</think>"
+        assert b'finish_reason":"' not in seen.body, "the engine has given none"
+        assert (b"backend_died" in error, done) == (True, DONE)
+        assert (await worker.record()).outcome is Outcome.UPSTREAM_ERROR

@@ -256,6 +256,17 @@ async def _large_body(stage: Stage) -> object:
         return (await client.answer()).status
 
 
+async def _second_of_two_bodies(stage: Stage) -> object:
+    async with stage.flow() as (backend, worker):
+        backend.add(WHOLE)
+        async with raw_client(worker.port) as first, raw_client(worker.port) as second:
+            head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: g\r\nContent-Type: application/json\r\n"
+            await first.send(head + b"Content-Length: 700000\r\n\r\n" + b"{" * 600_000)
+            await worker.until(lambda: worker.desk.intake.held_bytes > 500_000)
+            await second.post({**REQUEST, "user": "x" * 600_000})
+            return (await second.answer()).status
+
+
 async def _second_request(stage: Stage) -> object:
     async with stage.flow() as (backend, worker):
         backend.add(Script((), End.HANG), WHOLE)
@@ -420,6 +431,9 @@ IN_REAL_TIME: Mapping[str, Case] = MappingProxyType(
             {0.2: "no connection to the backend within 0.2 s", 0.3: "no connection to the backend within 0.3 s"},
         ),
         "limits.body_bytes": Case(_large_body, {"1 KiB": 413, "8 KiB": 200}),
+        "limits.receiving_bytes": Case(
+            _second_of_two_bodies, {"1 MiB": 503, "8 MiB": 200}, also={"limits.body_bytes": 1024**2}
+        ),
         "limits.in_flight": Case(_second_request, {1: 429, 2: 200}),
         "limits.hold_bytes": Case(
             _large_event,

@@ -98,6 +98,9 @@ async def test_two_deaths_then_the_request_is_refused_by_every_worker_while_othe
             (item,) = (await running.admin("/admin/v1/quarantine"))["items"]
             assert (item["fingerprint"], item["backends"]) == (told["fingerprint"], told["backends"])
             assert 590 < item["until_wall"] - item["first_wall"] < 700
+            assert (await running.admin("/admin/v1/status"))["quarantined"] == 1
+            assert await running.total("pacekeeper_quarantined") == 1
+            await running.until(lambda: refusals_are_counted(running), "refused requests are counted")
             released = await delete(running, f"/admin/v1/quarantine/{item['fingerprint']}")
             assert released.status == 200
             assert (await delete(running, f"/admin/v1/quarantine/{item['fingerprint']}")).status == 404
@@ -115,6 +118,10 @@ async def refused_by_both(running: GatewayProcess) -> bool:
     assert (seen.status, seen.error["code"]) == (422, "quarantined")
     slots: set[Any] = {event["slot"] for event in running.events("request.settled", error_code="quarantined")}
     return slots == {0, 1}
+
+
+async def refusals_are_counted(running: GatewayProcess) -> bool:
+    return await running.total("pacekeeper_refusals_total", reason="quarantined") >= 2
 
 
 async def all_serve(running: GatewayProcess) -> bool:

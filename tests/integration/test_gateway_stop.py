@@ -184,3 +184,29 @@ async def test_a_gateway_starts_again_where_one_was_killed(tmp_path: Path) -> No
         async with gateway(tmp_path, {"a": a.backend.url}, unix=True) as running:
             asked = await ask(running.clients, asked_now("again", stream=True, tokens=2))
             assert asked.served, asked
+
+
+async def test_a_stop_is_told_to_operators_while_it_lasts(tmp_path: Path) -> None:
+    clients = {"drain_s": 300}
+    async with engines(1) as (a,), gateway(tmp_path, {"a": a.backend.url}, clients=clients, workers=2) as running:
+        before = await running.admin("/admin/v1/status")
+        assert before["summary"].startswith("all well")
+        assert before["stop_left_s"] is None
+        streams = [asked_now(f"long-{at}", stream=True, tokens=LONG * 100) for at in range(2)]
+        async with asyncio.TaskGroup() as asking:
+            for asked in streams:
+                asking.create_task(ask(running.clients, asked))
+            await running.until(lambda: all(asked.head_at for asked in streams), "every stream has begun")
+            running.signal(signal.SIGTERM)
+            await running.until(lambda: tells_of_the_stop(running, "2 requests in flight, cut off in"), "it is told")
+            status = await running.admin("/admin/v1/status")
+            assert 0 < status["stop_left_s"] <= 300
+            assert await running.total("pacekeeper_stopping") == 1
+            running.signal(signal.SIGTERM)
+        assert await running.exit() == 0
+        assert all(ended_readably(asked) for asked in streams), streams
+
+
+async def tells_of_the_stop(running: GatewayProcess, words: str) -> bool:
+    summary: str = (await running.admin("/admin/v1/status"))["summary"]
+    return summary.startswith("stopping: ") and words in summary

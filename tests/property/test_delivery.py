@@ -66,7 +66,7 @@ def played(edit: Edit, pieces: list[bytes]) -> bytes:
         if edit.held or any(needle in events for needle in edit.needles):
             events = edit.apply(events, report)
         out += events
-    return out + edit.held + whole.take_rest()
+    return out + edit.at_break() + whole.take_rest()
 
 
 def delivered(

@@ -56,6 +56,7 @@ class KeyDefaults(Struct, frozen=True, kw_only=True, omit_defaults=True):
     priority: int = 0
     reasoning: Delivery | None = None
     metrics: str = ""
+    comments: bool | None = None
 
 
 class Key(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -13,15 +13,11 @@ from collections.abc import Collection, Hashable, Iterator
 from heapq import heapify, heappop, heappush
 from typing import Final
 
+from gateway.core.admission.drain import Drain
 from gateway.core.admission.fairness import Flow, VirtualClock
-from gateway.core.admission.quota import Window
 from gateway.refusals import QueueFull, QuotaExceeded
 
 PRIORITY_STEP_S: Final = 1.0
-_DRAIN_S: Final = 30.0
-_RETRY_MIN_S: Final = 1.0
-_RETRY_MAX_S: Final = 300.0
-_RETRY_UNKNOWN_S: Final = 10.0
 _LOOSE_ENTRIES: Final = 64
 
 
@@ -86,7 +82,7 @@ class FairQueue:
         self._lines: dict[str, _Line] = {}
         self._order: list[tuple[float, int, str]] = []
         self._stamps = 0
-        self._drained = Window(_DRAIN_S)
+        self._drain = Drain()
 
     # --- coming and going -----------------------------------------------------------------------------------------
 
@@ -171,7 +167,7 @@ class FairQueue:
         line = self._lines[ticket.flow]
         self.leave(ticket)
         charged = self._clock.serve(line.flow)
-        self._drained.add(1.0, now)
+        self._drain.began(now)
         if line.count:
             self._enter_order(line)
         return charged
@@ -181,8 +177,12 @@ class FairQueue:
         line = self._lines[flow]
         if not line.count:
             line.flow.begin(self._clock.now)
-        self._drained.add(1.0, now)
+        self._drain.began(now)
         return self._clock.serve(line.flow)
+
+    def freed(self, now: float) -> None:
+        """A request that was served has ended: its place is free."""
+        self._drain.freed(now)
 
     def settle(self, flow: str, *, charged: float, cost: float) -> None:
         """A request that was charged ``charged`` has ended, having cost ``cost`` tokens."""
@@ -212,11 +212,8 @@ class FairQueue:
         return ((name, line.count) for name, line in self._lines.items() if line.count)
 
     def retry_after_s(self, now: float) -> float:
-        """When a place is likely to be free: as many as wait and one more, at the pace of the last half minute."""
-        served = self._drained.level(now)
-        if served <= 0:
-            return _RETRY_UNKNOWN_S
-        return min(_RETRY_MAX_S, max(_RETRY_MIN_S, (self.waiting + 1) * _DRAIN_S / served))
+        """When it would be a newcomer's turn: as many as wait and one more, at the pace of the last half minute."""
+        return self._drain.wait_s(self.waiting + 1, now)
 
     def forget(self, keep: Collection[str]) -> None:
         """Let go of flows that are not in ``keep`` and of which nothing waits."""

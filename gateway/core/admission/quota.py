@@ -8,18 +8,18 @@ it has used within the window is what it holds.  Pure: ``now`` is monotonic, ``n
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final, assert_never
 
 from msgspec import Struct
 
+from gateway.core.admission.drain import Drain
 from gateway.core.admission.keys import KeyLimits
+from gateway.core.admission.window import Step, Window
 
 MINUTE_S: Final = 60.0
 DAY_S: Final = 86400.0
-_GRAIN_S: Final = 1.0
 
 
 class Resource(StrEnum):
@@ -42,58 +42,6 @@ class Refusal(Struct, frozen=True, kw_only=True):
     limit: int
     retry_after_s: float
     elsewhere: bool
-
-
-Step = list[float]
-"""When the last of a second came, and what came in it."""
-
-
-class Window:
-    """The sum of what was added within the last ``length_s``, in steps of a second, on the safe side."""
-
-    __slots__ = ("_entries", "_length_s", "_sum")
-
-    def __init__(self, length_s: float) -> None:
-        self._length_s = length_s
-        self._entries: deque[Step] = deque()
-        self._sum = 0.0
-
-    def add(self, amount: float, now: float) -> Step:
-        """Add ``amount``; returns the step that it stands in, to be taken back from."""
-        entries = self._entries
-        if entries and now // _GRAIN_S == entries[-1][0] // _GRAIN_S:
-            entries[-1][0] = max(now, entries[-1][0])
-            entries[-1][1] += amount
-        else:
-            entries.append([now, amount])
-        self._sum += amount
-        return entries[-1]
-
-    def take_back(self, amount: float, step: Step, *, now: float) -> None:
-        """What was added in ``step`` did not happen; nothing changes when it is forgotten already."""
-        if step[0] > now - self._length_s:
-            step[1] -= amount
-            self._sum -= amount
-
-    def level(self, now: float) -> float:
-        """The sum at ``now``."""
-        entries, since = self._entries, now - self._length_s
-        while entries and entries[0][0] <= since:
-            self._sum -= entries.popleft()[1]
-        if not entries:
-            self._sum = 0.0  # nothing is left of rounding either
-        return self._sum
-
-    def falls_below(self, bound: float, now: float) -> float:
-        """How long until the sum is below ``bound`` if nothing is added; 0: it is."""
-        level = self.level(now)
-        for at, amount in self._entries:
-            if level < bound:
-                return 0.0
-            level -= amount
-            if level < bound:
-                return max(0.0, at + self._length_s - now)
-        return 0.0 if level < bound else self._length_s
 
 
 class DayCount:
@@ -136,24 +84,25 @@ class KeyMeter:
     ``inside`` are requests that were let in and have not ended, waiting ones among them.
     """
 
-    __slots__ = ("day", "finished", "inside", "requests", "tokens")
+    __slots__ = ("day", "drain", "inside", "requests", "tokens")
 
     def __init__(self) -> None:
         self.inside = 0
         self.requests = Window(MINUTE_S)
         self.tokens = Window(MINUTE_S)
         self.day = DayCount()
-        self.finished = Window(MINUTE_S / 2)
+        self.drain = Drain()
 
     def enter(self, now: float) -> Step:
         """A request is let in; what it is to :meth:`leave` with."""
         self.inside += 1
+        self.drain.began(now)
         return self.requests.add(1.0, now)
 
     def leave(self, entered: Step, now: float, *, served: bool) -> None:
         """It has ended; one that no backend has heard of does not count as a request of the minute."""
         self.inside -= 1
-        self.finished.add(1.0, now)
+        self.drain.freed(now)
         if not served:
             self.requests.take_back(1.0, entered, now=now)
 
@@ -232,8 +181,7 @@ def _wait_s(meter: KeyMeter, resource: Resource, *, share: int, now: float, now_
     """How long until there is room, as far as can be told."""
     match resource:
         case Resource.CONCURRENCY:
-            finished = meter.finished.level(now)
-            return MINUTE_S / 2 / finished if finished > 0 else 5.0
+            return meter.drain.wait_s(1, now)
         case Resource.REQUESTS:
             return meter.requests.falls_below(share, now)
         case Resource.TOKENS:

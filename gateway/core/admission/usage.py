@@ -12,7 +12,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from gateway.core.admission.quota import MINUTE_S, Window, day_of
+from gateway.core.admission.quota import MINUTE_S, day_of
+from gateway.core.admission.window import Window
 
 
 class UsageCount(Struct, frozen=True, kw_only=True):

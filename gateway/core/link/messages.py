@@ -103,6 +103,8 @@ class Heartbeat(Struct, frozen=True, tag="heartbeat", kw_only=True):
     control waits for it.  ``dropped`` counts records lost because control was slow or away.
     ``claims``: of every limit that workers share; ``flows``: pool -> key id -> requests that wait there and those that
     are being served; ``refusals`` maps "pool|reason" to a count of requests that were not let in.
+    ``waits``: pool -> since when (monotonic) the one waits that has waited longest; ``stop_by``: when (monotonic) what
+    is open is ended, None while the gateway is not being stopped.
     """
 
     slot: int
@@ -118,6 +120,8 @@ class Heartbeat(Struct, frozen=True, tag="heartbeat", kw_only=True):
     claims: dict[str, Claim] = field(default_factory=dict)
     flows: dict[str, dict[str, tuple[int, int]]] = field(default_factory=dict)
     refusals: dict[str, int] = field(default_factory=dict)
+    waits: dict[str, float] = field(default_factory=dict)
+    stop_by: float | None = None
 
 
 class Settled(Struct, frozen=True, tag="settled", kw_only=True):

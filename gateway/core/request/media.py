@@ -45,37 +45,47 @@ _URLS: Final = frozenset({"image_url", "audio_url", "video_url", "file_url", "ur
 _TENSORS: Final = frozenset({"prompt_embeds", "image_embeds", "audio_embeds", "video_embeds"})
 _LOOKED_AT: Final = _FOLLOWED | _URLS | _TENSORS | {"type"}
 
+_OPENERS: Final = (b"[", b"{")
+_SHORT_BYTES: Final = 1024 * 1024
+"""That may be read again and again."""
+
 _URL_KEY: Final = b'url"'
 _TENSOR_KEY: Final = b'embeds"'
 _ESCAPE: Final = b"\\u00"
-_OBJECT_BEGINS: Final = re.compile(rb"\{")
+_NESTED: Final = re.compile(rb"\[\s*[\[{]")
 _ESCAPED_LETTER: Final = re.compile(rb"\\u00[4-7]")
 
+_OBJECTS: Final = msgspec.json.Decoder(list[dict[str, Raw]])
 _LIST: Final = msgspec.json.Decoder(list[Raw])
 _OBJECT: Final = msgspec.json.Decoder(dict[str, Raw])
 _TEXT: Final = msgspec.json.Decoder(str)
+
+
+MAX_READINGS: Final = 5
+"""Of a whole field, one for each level or two of it: the longest way to a part of a real request takes four."""
 
 
 def check_media(fields: Mapping[str, Raw], *, remote: bool, embeds: bool) -> None:
     """Refuse media that are not allowed: ``remote`` ones, or ``embeds`` (tensors) in content parts."""
     for name in FIELDS:
         raw = fields.get(name)
-        if raw is not None:
-            value = bytes(raw)
-            if _may_hold(value, remote=remote, embeds=embeds):
-                _check(value, name, remote=remote, embeds=embeds)
+        if raw is not None and may_hold_media(bytes(raw), remote=remote, embeds=embeds):
+            _check(raw, name, remote=remote, embeds=embeds)
 
 
-def _may_hold(value: bytes, *, remote: bool, embeds: bool) -> bool:
-    """Whether a key stands there that matters, or a letter is written so that it cannot be searched for."""
+def may_hold_media(value: bytes, *, remote: bool, embeds: bool) -> bool:
+    """Whether a key stands there that matters, or a letter is written so that it cannot be searched for.
+
+    Of a whole body: where not, no field of it has to be looked at.
+    """
     if not remote and _URL_KEY in value:
         return True
     if not embeds and _TENSOR_KEY in value:
         return True
-    return _ESCAPE in value and _ESCAPED_LETTER.search(value) is not None
+    return b"\\" in value and _ESCAPE in value and _ESCAPED_LETTER.search(value) is not None
 
 
-def _check(value: bytes, name: str, *, remote: bool, embeds: bool) -> None:
+def _check(value: Raw, name: str, *, remote: bool, embeds: bool) -> None:
     for key, found in _media(value):
         if key in _TENSORS:
             if not embeds:
@@ -88,27 +98,43 @@ def _check(value: bytes, name: str, *, remote: bool, embeds: bool) -> None:
             )
 
 
-def _media(value: bytes) -> Iterator[tuple[str, Raw]]:
+def _media(value: Raw) -> Iterator[tuple[str, Raw]]:
     """Key and value of every medium below ``value``, without recursion."""
-    waiting: list[tuple[bytes | Raw, int]] = [(value, 0)]
-    looked_at = 0
+    waiting: list[tuple[Raw, int]] = [(value, 0)]
+    looked_at, left_bytes = 0, MAX_READINGS * len(memoryview(value)) + _SHORT_BYTES
     while waiting:
         raw, level = waiting.pop()
         view = memoryview(raw)  # not a copy: an image may be long
         first = bytes(view[:1])
-        if level == MAX_LEVELS:
+        if level == MAX_LEVELS or first not in _OPENERS:
             continue
-        if first == b"[" and _OBJECT_BEGINS.search(view):  # else a list of texts or numbers
-            entries = _LIST.decode(raw)
+        left_bytes -= len(view)
+        if left_bytes < 0:
+            raise BadRequest("media are nested too deeply in so long a field")
+        if first == b"{":
+            yield from _of_object(_OBJECT.decode(raw), waiting, level + 1)
+        elif _NESTED.match(view) or b"{" in bytes(view):  # else a list of texts or numbers
+            entries = _entries(raw)
             looked_at += len(entries)
             if looked_at > MAX_ENTRIES:
                 raise BadRequest(f"more than {MAX_ENTRIES} messages and parts, media among them")
-            waiting += [(entry, level + 1) for entry in entries]
-        elif first == b"{":
-            yield from _of_object(_OBJECT.decode(raw), waiting, level + 1)
+            for entry in entries:
+                if isinstance(entry, dict):
+                    if level + 1 < MAX_LEVELS:
+                        yield from _of_object(entry, waiting, level + 2)
+                else:
+                    waiting.append((entry, level + 1))
 
 
-def _of_object(fields: dict[str, Raw], waiting: list[tuple[bytes | Raw, int]], level: int) -> Iterator[tuple[str, Raw]]:
+def _entries(raw: Raw) -> list[dict[str, Raw]] | list[Raw]:
+    """The entries of a list: objects, read in the same go, where all of them are."""
+    try:
+        return _OBJECTS.decode(raw)
+    except msgspec.ValidationError:
+        return _LIST.decode(raw)
+
+
+def _of_object(fields: dict[str, Raw], waiting: list[tuple[Raw, int]], level: int) -> Iterator[tuple[str, Raw]]:
     for key in _LOOKED_AT & fields.keys():
         value = fields[key]
         if key in _FOLLOWED:

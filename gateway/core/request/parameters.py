@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 from msgspec import Raw, Struct
 
-from gateway.core.request.media import check_media
+from gateway.core.request.media import check_media, may_hold_media
 from gateway.core.request.nesting import check_nesting
 from gateway.core.routing.parameters import ParameterPolicy
 from gateway.errors import BadRequest
@@ -72,7 +72,7 @@ def check_parameters(data: bytes, fields: Mapping[str, Raw], policy: ParameterPo
     try:
         check_nesting(data, fields, depth=policy.json_depth, values=policy.json_values)
         check_fields(fields, policy)
-        if not (policy.remote_media and policy.embeds):
+        if may_hold_media(data, remote=policy.remote_media, embeds=policy.embeds):
             check_media(fields, remote=policy.remote_media, embeds=policy.embeds)
     except msgspec.MsgspecError:  # a key that is no UTF-8: the parse of the top level did not look so deep
         raise BadRequest("the request body is not JSON all through") from None

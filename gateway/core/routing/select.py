@@ -26,7 +26,9 @@ def pool_for(snapshot: Snapshot, model: str) -> str:
     if len(snapshot.pools) == 1 and not model:
         return snapshot.pools[0].name
     if any(not pool.models and not _known(snapshot, pool.name) for pool in snapshot.pools):
-        raise NothingServing("no backend has reported its models yet; try again shortly", retry_after_s=2.0)
+        raise NothingServing(
+            "no backend has reported its models yet; try again shortly", retry_after_s=snapshot.policy.away_s
+        )
     if not model:
         raise UnknownModel("several pools are served here: name a model", param="model")
     raise UnknownModel(f"The model `{model[:128]}` does not exist.", param="model")

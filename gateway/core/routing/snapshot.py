@@ -30,13 +30,14 @@ class TimerPolicy(Struct, frozen=True, kw_only=True):
 
 
 class LimitPolicy(Struct, frozen=True, kw_only=True):
-    """Every bound of the request flow; bytes and counts over all workers.
+    """Every bound of the request flow; counts over all workers, ``receiving_bytes`` of one.
 
     ``hold_bytes`` bounds what is relayed of one event, ``event_bytes`` what is read of it to measure it.
     """
 
     body_bytes: int = 64 * 1024 * 1024
     body_s: float = 300.0
+    receiving_bytes: int = 1024 * 1024 * 1024
     in_flight: int = 8192
     hold_bytes: int = 16 * 1024 * 1024
     event_bytes: int = 16 * 1024 * 1024
@@ -80,7 +81,10 @@ class CommentPolicy(Struct, frozen=True, kw_only=True):
 
 
 class WorkerPolicy(Struct, frozen=True, kw_only=True):
-    """The runtime settings that workers need."""
+    """The runtime settings that workers need.
+
+    ``away_s``: when a client should come back that found no backend serving: the time between two health probes.
+    """
 
     timers: TimerPolicy = TimerPolicy()
     limits: LimitPolicy = LimitPolicy()
@@ -90,6 +94,7 @@ class WorkerPolicy(Struct, frozen=True, kw_only=True):
     comments: CommentPolicy = CommentPolicy()
     cors: CorsPolicy = CorsPolicy()
     poison: PoisonPolicy = PoisonPolicy()
+    away_s: float = 2.0
 
 
 class BackendView(Struct, frozen=True, kw_only=True):

@@ -39,6 +39,10 @@ class Edit(Protocol):
         """A whole event that waits for the next one."""
         ...
 
+    def at_break(self) -> bytes:
+        """The stream has broken off: whole events that go before the error; what was held, what was begun is ended."""
+        ...
+
     def begin(self, first: bytes) -> None:
         """See the first whole events of the stream, before :meth:`apply`."""
         ...
@@ -53,6 +57,10 @@ class Untouched:
 
     needles: tuple[bytes, ...] = ()
     held = b""
+
+    def at_break(self) -> bytes:
+        """Nothing was begun."""
+        return b""
 
     def begin(self, first: bytes) -> None:
         """Nothing to remember."""
@@ -76,6 +84,10 @@ class UsageStripped:
     def begin(self, first: bytes) -> None:
         """See how this backend spaces its JSON: half the needles are then enough."""
         self.needles = _spaced(self.needles, first)
+
+    def at_break(self) -> bytes:
+        """The event that waits."""
+        return self.held
 
     def apply(self, events: bytes, report: Callable[[], PaceReport]) -> bytes:  # noqa: ARG002  (protocol)
         """Everything but the usage event; a last event with a finish reason waits for what comes next."""
@@ -101,6 +113,10 @@ class ReportInUsage:
 
     def __init__(self) -> None:
         self.needles: tuple[bytes, ...] = USAGE_NEEDLES
+
+    def at_break(self) -> bytes:
+        """Nothing was begun."""
+        return b""
 
     def begin(self, first: bytes) -> None:
         """See how this backend spaces its JSON: half the needles are then enough."""
@@ -128,6 +144,10 @@ class ReportAsEvent:
     def held(self) -> bytes:
         """What the first edit holds."""
         return self._first.held
+
+    def at_break(self) -> bytes:
+        """What the first edit has."""
+        return self._first.at_break()
 
     def begin(self, first: bytes) -> None:
         """Remember id, model and the like, so that the added event is a valid chunk of this stream."""

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from gateway.core.stream.summary import Dialect
-from gateway.errors import GatewayError
+from gateway.errors import BackendError, GatewayError
 
 DONE_EVENT: Final = b"data: [DONE]\n\n"
 
@@ -71,6 +71,42 @@ def error_event(error: GatewayError, dialect: Dialect) -> bytes:
             return b"event: error\ndata: " + msgspec.json.encode(event) + b"\n\n"
         case _:
             return b"data: " + error_body(error, dialect) + b"\n\n" + DONE_EVENT
+
+
+class _Told(msgspec.Struct, frozen=True):
+    """What is read of an engine's error body, which has one of two shapes."""
+
+    message: str
+    type: str = "upstream_error"
+    param: str | None = None
+    code: str | int | None = None
+
+
+class _ToldBody(msgspec.Struct, frozen=True):
+    error: _Told
+
+
+def relayed_error_event(body: bytes, *, status: int, dialect: Dialect) -> bytes:
+    """An engine's error body as events, end marker included, for a client that has its 200 already.
+
+    The words are the engine's; a body that cannot be read is told by ``status``.
+    """
+    try:
+        told = msgspec.json.decode(body, type=_ToldBody).error
+        line = msgspec.json.format(body, indent=-1)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return error_event(BackendError(f"the backend answered with status {status}"), dialect)
+    match dialect:
+        case Dialect.MESSAGES:
+            event = _Anthropic(_AnthropicError(told.type, told.message))
+            return b"event: error\ndata: " + msgspec.json.encode(event) + b"\n\n"
+        case Dialect.RESPONSES:
+            code = "" if told.code is None else str(told.code)
+            inner = _Error(told.message, told.type, told.param, code)
+            named = _ResponsesEvent(code, told.message, told.param, inner)
+            return b"event: error\ndata: " + msgspec.json.encode(named) + b"\n\n"
+        case _:
+            return b"data: " + line + b"\n\n" + DONE_EVENT
 
 
 _ANTHROPIC_TYPES: Final = MappingProxyType(

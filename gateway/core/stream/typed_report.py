@@ -29,6 +29,10 @@ class ReportInTypedUsage:
         self.needles: tuple[bytes, ...] = tuple(b"event: %b\n" % name for name in names)
         self._inside = inside
 
+    def at_break(self) -> bytes:
+        """Nothing was begun."""
+        return b""
+
     def begin(self, first: bytes) -> None:
         """Nothing to remember."""
 

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from gateway.cli.screen import Screen
-from gateway.cli.status import outcome_style, show
+from gateway.cli.status import _mood, outcome_style, show
 from gateway.core.stream.summary import Outcome
 from gateway.ports import StatusReport
 from tests.fakes.admin_server import FakeGateway, status_report
@@ -23,10 +23,12 @@ EXPECTED = """\
   config      /etc/pacekeeper/gateway.yaml, read 3 min ago, generation 12
   history     12,364 requests
   outcomes    ok 12,345 · client_gone 17 · upstream_error 2
+  refused     tokens_per_minute 1,000 · queue_full 21
+  quarantine  1 request that backends died of; see pacekeeper quarantine list
 
-POOL   SERVING  BACKENDS  AT LEAST  WAITING        MODELS
-kimi         2         2         1        4        kimi-k2.5
-small        0         1         1        0  down  as the backends report
+POOL   SERVING  BACKENDS  AT LEAST  WAITING  LONGEST  REFUSED        MODELS
+kimi         2         2         1        4      7 s    1,021        kimi-k2.5
+small        0         1         1        0        –        0  down  as the backends report
 
 WORKER   PID    UP  IN FLIGHT  CONNECTIONS  GENERATION  RECORDS LOST
 0       4711   3 h          3           17          12             0
@@ -52,6 +54,22 @@ def test_a_gateway_that_has_served_nothing_and_cannot_store_says_so() -> None:
     report = msgspec.structs.replace(status_report(0.0), outcomes={}, store_rows=0, store_problem="the disk is full")
     assert "outcomes    none yet\n" in shown(report)
     assert "history     0 requests; the disk is full\n" in shown(report)
+
+
+def test_what_never_happened_has_no_line() -> None:
+    report = msgspec.structs.replace(status_report(0.0), refused={"queue_full": 0}, quarantined=0)
+    assert "refused " not in shown(report)
+    assert "quarantine" not in shown(report)
+
+
+def test_a_configuration_that_is_being_read_is_told() -> None:
+    assert "being read again" in shown(msgspec.structs.replace(status_report(0.0), reloading=True))
+
+
+def test_a_stop_is_a_warning_whatever_the_pools_are() -> None:
+    report = msgspec.structs.replace(status_report(0.0), summary="stopping", stop_left_s=3.0)
+    assert _mood(report) == "warn"
+    assert _mood(msgspec.structs.replace(report, stop_left_s=None)) == "bad"
 
 
 def test_keys_are_counted_and_a_damaged_file_of_them_is_told() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.control.summary import summary_of
+from gateway.control.summary import summary_of, summary_of_stop
 from gateway.ports import PoolReport, WorkerReport
 
 
@@ -57,3 +57,16 @@ def test_the_worst_is_told(pools: list[PoolReport], workers: list[WorkerReport],
 
 def test_one_request_is_one_request() -> None:
     assert summary_of([a_pool("p", 2)], [FRESH], in_flight=1, store_problem="").endswith("1 request in flight")
+
+
+@pytest.mark.parametrize(
+    "in_flight, left_s, sentence",
+    [
+        (3, 11.2, "stopping: 3 requests in flight, cut off in 12 s"),
+        (1, 0.4, "stopping: 1 request in flight, cut off in 1 s"),
+        (2, 0.0, "stopping: 2 requests in flight, being cut off now"),
+        (0, 30.0, "stopping: nothing is open any more"),
+    ],
+)
+def test_a_stop_says_how_far_it_is(in_flight: int, left_s: float, sentence: str) -> None:
+    assert summary_of_stop(in_flight, left_s) == sentence

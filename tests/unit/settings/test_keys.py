@@ -42,7 +42,7 @@ def test_everything_that_a_key_can_have() -> None:
         limits: {{concurrency: 4, requests_per_minute: 60, tokens_per_minute: 5000, tokens_per_day: 100000, queue_share: 0.5}}
         priority: {{lowest: 10, highest: 50}}
         weight: 0.5
-        defaults: {{priority: 20, reasoning: drop, metrics: usage}}
+        defaults: {{priority: 20, reasoning: drop, metrics: usage, comments: true}}
         cache_salt: true
         created: 2026-12-01T10:00:00Z
         expires: "2027-01-31T12:00:00+01:00"
@@ -61,7 +61,7 @@ def test_everything_that_a_key_can_have() -> None:
         priority_min=10,
         priority_max=50,
         weight=0.5,
-        defaults=KeyDefaults(priority=20, reasoning=Delivery.DROP, metrics="usage"),
+        defaults=KeyDefaults(priority=20, reasoning=Delivery.DROP, metrics="usage", comments=True),
         cache_salt=True,
         created_wall=1796119200.0,
         expires_wall=1801393200.0,

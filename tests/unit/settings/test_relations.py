@@ -42,6 +42,7 @@ def found(data: dict[str, Any]) -> list[tuple[str, str]]:
         ({"timers": {"first_event_s": 1}}, "timers.first_event_s", "at least timers.connect_s (2)"),
         ({"timers": {"total_s": 1}}, "timers.total_s", "more than timers.connect_s (2), or 0"),
         ({"probes": {"scrape_s": 4}}, "timers.pulse_fresh_s", "twice probes.scrape_s (4)"),
+        ({"limits": {"receiving_bytes": "1 MiB"}}, "limits.receiving_bytes", "at least limits.body_bytes"),
         ({"limits": {"hold_bytes": "1 MiB"}}, "limits.hold_bytes", "at least limits.event_bytes"),
         ({"runtime_dir": "x" * 120}, "runtime_dir", "too deep"),
         ({"pools": [pool("p", A), pool("p", B)]}, "pools[1].name", "the same pool as pools[0].name"),

@@ -23,6 +23,7 @@ pools:
 timers: {stall_s: 30}
 limits: {body_bytes: 1 MiB}
 headers: {backend_name: false}
+probes: {health_s: 7}
 """
 RUNTIME = parse(TEXT, "f.yaml", environ={}, look_at_host=False).runtime
 
@@ -52,6 +53,7 @@ def test_the_policy_holds_what_was_configured() -> None:
         timers=TimerPolicy(stall_s=30.0),
         limits=LimitPolicy(body_bytes=1024**2),
         headers=HeaderPolicy(backend_name=False),
+        away_s=7.0,
     )
 
 

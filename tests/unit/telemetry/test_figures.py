@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -22,7 +24,11 @@ STATUS = StatusReport(
     config_loaded_wall=200.0,
     generation=7,
     in_flight=3,
-    pools=(PoolReport(name="kimi", models=("m",), serving=1, backends=2, min_available=1),),
+    pools=(
+        PoolReport(
+            name="kimi", models=("m",), serving=1, backends=2, min_available=1, waiting=2, longest_wait_s=1.5, refused=3
+        ),
+    ),
     workers=(
         WorkerReport(slot=0, pid=11, started_wall=1.0, generation=7, in_flight=3, connections=9, dropped=0, fresh=True),
     ),
@@ -31,6 +37,8 @@ STATUS = StatusReport(
     store_problem="",
     keys=2,
     keys_problem="",
+    quarantined=4,
+    stop_left_s=9.0,
 )
 KEY = OutcomeKey(endpoint="chat", model="m", backend="a", outcome="ok", status="2xx")
 FIGURES = Figures(
@@ -127,3 +135,13 @@ def test_every_series_of_the_catalogue_is_on_the_page_or_counted_elsewhere() -> 
     for catalogue in (FleetSeries, RequestSeries):
         for series in series_of(catalogue):
             assert f"# TYPE {series.name} {series.kind}" in text
+
+
+def test_queues_the_quarantine_and_a_stop_are_told() -> None:
+    found = page(FIGURES)
+    assert found["pacekeeper_pool_waiting"] == {("kimi",): 2.0}
+    assert found["pacekeeper_pool_longest_wait_seconds"] == {("kimi",): 1.5}
+    assert found["pacekeeper_quarantined"] == {(): 4.0}
+    assert found["pacekeeper_stopping"] == {(): 1.0}
+    going_on = replace(FIGURES, status=msgspec.structs.replace(STATUS, stop_left_s=None))
+    assert page(going_on)["pacekeeper_stopping"] == {(): 0.0}

@@ -75,6 +75,10 @@ class ChatDelivery:
                 return self._arrangement.plain(event, it, channel=channel)
         return self._taken_apart(event)
 
+    def at_break(self) -> bytes:
+        """What is held back, and the closing tag of each choice whose reasoning is between tags; never its end."""
+        return self._end_before(b"")
+
     def _channel_of(self, it: Plain) -> Channel | None:
         if self._splitters is None or it.channel is Channel.REASONING:
             return it.channel

@@ -30,7 +30,11 @@ class EventDelivery(Protocol):
 
     @property
     def held(self) -> bytes:
-        """Whole events to be written should the stream break off here."""
+        """Whole events with text that waits; as it would be told if nothing followed."""
+        ...
+
+    def at_break(self) -> bytes:
+        """The stream has broken off: what is held, and the end of what this edit has begun."""
         ...
 
     def begin(self, first: bytes) -> None:
@@ -58,6 +62,10 @@ class Delivered:
     def held(self) -> bytes:
         """What either holds."""
         return self._after.held + self._delivery.held
+
+    def at_break(self) -> bytes:
+        """What either has."""
+        return self._after.at_break() + self._delivery.at_break()
 
     def begin(self, first: bytes) -> None:
         """All of them see the stream's first events as they came."""

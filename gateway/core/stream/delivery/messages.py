@@ -55,6 +55,10 @@ class MessagesDelivery:
         self._take = take
         self._blocks = Numbering()
 
+    def at_break(self) -> bytes:
+        """Nothing was begun."""
+        return b""
+
     def begin(self, first: bytes) -> None:
         """Nothing to remember."""
 

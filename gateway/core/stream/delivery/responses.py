@@ -56,6 +56,10 @@ class ResponsesDelivery:
         self._items = Numbering()
         self._gone = 0  # events that were left out
 
+    def at_break(self) -> bytes:
+        """Nothing was begun."""
+        return b""
+
     def begin(self, first: bytes) -> None:
         """Nothing to remember."""
 

@@ -125,16 +125,13 @@ def test_in_a_queue_that_is_full_of_equals_a_newcomer_over_its_part_is_told_so_a
 
 def test_when_to_come_back_is_told_by_the_pace_of_the_last_half_minute() -> None:
     queue = queue_of(a=1.0)
-    for _ in range(10):
-        queue.pass_by("a", now=100.0)
-    assert queue.retry_after_s(100.0) == 3.0
+    for at in range(60):
+        queue.pass_by("a", now=100.0 + at)
+        queue.freed(100.5 + at)
+    assert queue.retry_after_s(160.0) == 1.0
     for _ in range(4):
-        wait(queue, "a", at=100.0)
-    assert queue.retry_after_s(100.0) == 15.0
-    assert queue.retry_after_s(200.0) == 10.0
-    for _ in range(1000):
-        queue.pass_by("a", now=201.0)
-    assert queue.retry_after_s(201.0) == 1.0
+        wait(queue, "a", at=160.0)
+    assert queue.retry_after_s(160.0) == pytest.approx(5.0, abs=0.2)
 
 
 def test_tickets_that_left_and_entries_that_are_stale_do_not_pile_up() -> None:

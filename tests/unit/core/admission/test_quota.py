@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gateway.core.admission.keys import KeyLimits
-from gateway.core.admission.quota import DAY_S, DayCount, KeyMeter, Refusal, Resource, Window, judge, limits_of
+from gateway.core.admission.quota import DAY_S, DayCount, KeyMeter, Refusal, Resource, judge, limits_of
 
 
 def refusal(
@@ -14,39 +14,6 @@ def refusal(
     bounds = limits_of(limits)
     shares = {resource: int(limit * part) for resource, limit in bounds.items()}
     return judge(meter, bounds, shares=shares, now=now, now_wall=now_wall)
-
-
-def test_a_window_forgets_what_is_older_than_its_length_and_never_earlier() -> None:
-    window = Window(60.0)
-    window.add(1, 100.2)
-    window.add(2, 100.9)
-    window.add(4, 130.0)
-    assert window.level(130.0) == 7
-    assert window.level(160.8) == 7, "the second's last one counts for all of them"
-    assert window.level(160.9) == 4
-    assert window.level(190.0) == 0
-
-
-def test_what_is_taken_back_is_taken_from_when_it_came() -> None:
-    window = Window(60.0)
-    early, late = window.add(1, 0.0), window.add(1, 50.0)
-    window.take_back(1, early, now=55.0)
-    assert window.level(55.0) == 1
-    assert window.level(60.0) == 1, "not one too few once the first is forgotten"
-    window.take_back(1, early, now=70.0)
-    window.take_back(1, late, now=200.0)
-    assert window.level(200.0) == 0
-
-
-def test_a_window_says_when_it_will_be_below_a_bound() -> None:
-    window = Window(60.0)
-    assert window.falls_below(1, 0.0) == 0.0
-    window.add(5, 10.0)
-    window.add(5, 20.0)
-    assert window.falls_below(11, 30.0) == 0.0
-    assert window.falls_below(10, 30.0) == 40.0
-    assert window.falls_below(5, 30.0) == 50.0
-    assert window.falls_below(0, 30.0) == 60.0, "never, in truth"
 
 
 def test_a_day_begins_at_midnight() -> None:
@@ -63,15 +30,15 @@ def test_requests_at_once_are_refused_over_the_limit_and_let_in_when_one_has_end
     assert refusal(meter, limits) is None
     meter.enter(0.0)
     found = refusal(meter, limits)
-    assert found == Refusal(resource=Resource.CONCURRENCY, limit=2, retry_after_s=5.0, elsewhere=False)
+    assert found == Refusal(resource=Resource.CONCURRENCY, limit=2, retry_after_s=10.0, elsewhere=False)
     for at in range(3):
-        meter.leave(one, 1.0 + at, served=True)
-        one = meter.enter(1.0 + at)
-    again = refusal(meter, limits, now=4.0)
+        meter.leave(one, 4.0 * (at + 1), served=True)
+        one = meter.enter(4.0 * (at + 1))
+    again = refusal(meter, limits, now=12.0)
     assert again is not None
-    assert again.retry_after_s == 10.0, "three have ended within half a minute"
-    meter.leave(one, 4.0, served=True)
-    assert refusal(meter, limits, now=4.0) is None
+    assert again.retry_after_s == 4.0, "one every four seconds"
+    meter.leave(one, 12.0, served=True)
+    assert refusal(meter, limits, now=12.0) is None
 
 
 def test_a_minute_has_no_more_requests_than_the_limit_and_those_that_no_backend_heard_of_do_not_count() -> None:

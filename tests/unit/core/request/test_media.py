@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gateway.core.request.body import parse_body
-from gateway.core.request.media import MAX_ENTRIES, check_media
+from gateway.core.request.media import MAX_ENTRIES, check_media, may_hold_media
 from gateway.core.stream.summary import Dialect
 from gateway.errors import BadRequest
 
@@ -143,3 +143,22 @@ def test_the_work_is_bounded() -> None:
         checked(b'{"messages":[{"content":[' + parts + b'{"image_url":"data:"}]}]}')
     deep = b'{"content":[' * 30 + b'{"image_url":"http://x"}' + b"]}" * 30
     checked(b'{"messages":[' + deep + b"]}")  # no engine looks so deep
+
+
+def test_a_long_field_is_read_a_few_times_and_no_more() -> None:
+    """Each level is another reading of all that is in it."""
+    long = b'{"text":"' + b"x" * 2_000_000 + b'","image_url":"data:x"}'
+    for levels, fits in ((2, True), (11, False)):
+        body = b'{"messages":[{"content":' + b'{"content":' * levels + long + b"}" * levels + b"}]}"
+        if fits:
+            checked(body)
+        else:
+            with pytest.raises(BadRequest, match="nested too deeply in so long a field"):
+                checked(body)
+
+
+def test_a_key_outside_of_messages_costs_a_look_and_is_no_medium() -> None:
+    tools = [{"type": "function", "function": {"parameters": {"properties": {"url": {"type": "string"}}}}}]
+    checked({"messages": [{"role": "user", "content": "x"}], "tools": tools})
+    assert may_hold_media(json.dumps(tools).encode(), remote=False, embeds=False)
+    assert not may_hold_media(json.dumps(tools).encode(), remote=True, embeds=False)

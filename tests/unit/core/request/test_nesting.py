@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.core.request import nesting
 from gateway.core.request.body import parse_body
-from gateway.core.request.nesting import check_nesting
+from gateway.core.request.nesting import MAX_MARKS, check_nesting
 from gateway.core.stream.summary import Dialect
 from gateway.errors import BadRequest
 
@@ -53,12 +52,14 @@ def passes(body: bytes, *, depth: int = 10**6, values: int = 10**9) -> bool:
 @given(fields=st.dictionaries(TEXT, JSON, max_size=5), depth=st.integers(1, 8), escaped=st.booleans())
 def test_a_body_passes_exactly_when_it_is_no_deeper(fields: dict[str, Any], depth: int, escaped: bool) -> None:
     body = json.dumps(fields, ensure_ascii=escaped).encode()
-    assert passes(body, depth=depth) is (depth_of(fields) <= depth)
+    fits = depth_of(fields) <= depth
+    assert passes(body, depth=depth) is fits
+    assert passes(body, depth=depth, values=len(body) - 1) is fits, "also where it may hold too many values"
 
 
 @given(fields=st.dictionaries(TEXT, JSON, max_size=5), depth=st.integers(1, 8))
 def test_so_does_one_with_very_many_brackets(fields: dict[str, Any], depth: int) -> None:
-    body = json.dumps({**fields, "many": [[]] * (nesting.MAX_SPLIT + 1)}).encode()
+    body = json.dumps({**fields, "many": [[]] * (5000)}).encode()
     assert passes(body, depth=depth) is (max(depth_of(fields), 3) <= depth)
 
 
@@ -111,3 +112,13 @@ def test_too_many_values_are_refused() -> None:
     assert passes(body, values=1001)
     assert passes(json.dumps({"a": "," * 1000}).encode(), values=500), "commas of a text are none"
     assert not passes(json.dumps({"a": ["x"] * 1000}).encode(), values=500)
+
+
+def test_texts_that_would_keep_the_process_busy_are_refused_where_they_have_to_be_looked_at() -> None:
+    text = b'\\"' * (MAX_MARKS // 2 + 1)
+    deep, flat = b"[" * 65 + b"]" * 65, b"[]"
+    refused = b'{"messages":"' + text + b'","b":' + deep + b"}"
+    with pytest.raises(BadRequest, match="more than 4000000 quotes, brackets, commas and backslashes"):
+        check_nesting(refused, parse_body(refused, Dialect.OPAQUE).fields, depth=64, values=1_000_000)
+    assert passes(b'{"messages":"' + text + b'","b":' + flat + b"}", depth=64, values=1_000_000)
+    assert not passes(b'{"messages":"' + text[:1000] + b'","b":' + deep + b"}", depth=64, values=1_000_000)

@@ -165,13 +165,7 @@ def test_fields_of_a_form_are_held_against_the_same_rules() -> None:
             check_fields(parse_form(form(name, value), "x").fields, SAFE)
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        b'{"messages":[{"content":[{"\xff":1,"image_url":"http://x"}]}]}',
-        b'{"tools":{"\xff":' + b"[" * 70 + b"]" * 70 + b"}}",
-    ],
-)
-def test_what_turns_out_to_be_no_json_further_down_is_refused(body: bytes) -> None:
+def test_what_turns_out_to_be_no_json_further_down_is_refused() -> None:
+    body = b'{"messages":[{"content":[{"\xff":1,"image_url":"http://x"}]}]}'
     with pytest.raises(BadRequest, match="not JSON all through"):
         raw(body)

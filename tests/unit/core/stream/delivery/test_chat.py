@@ -258,6 +258,38 @@ def test_what_is_held_of_reasoning_is_told_in_the_way_of_the_mode(mode: Delivery
     assert deltas(body) == (expected if mode is not Delivery.TAGS else [*expected, {"content": "</think>"}])
 
 
+@pytest.mark.parametrize("mode", [mode for mode in Delivery if mode not in {Delivery.PASS, Delivery.TAGS}])
+def test_at_a_break_what_is_held_comes_out_and_nothing_else(mode: Delivery) -> None:
+    made = edit(mode, tags=OPENED)
+    made.apply(chat(content="a </th"), report)
+    held = made.held
+    assert made.at_break() == held
+
+
+@pytest.mark.parametrize(
+    "tags, events, owed",
+    [
+        (None, (chat(reasoning="a"),), [{"content": "</think>"}]),
+        (None, (chat(reasoning="a"), chat(content="b")), []),
+        (None, (chat(content="b"),), []),
+        (OPENED, (chat(content="a"),), [{"content": "</think>"}]),
+        (OPENED, (chat(content="a</th"),), [{"content": "</th"}, {"content": "</think>"}]),
+        (OPENED, (chat(content="</th"),), [{"content": "<think></th"}, {"content": "</think>"}]),
+        (OPENED, (chat(content="a</think>b<thi"),), [{"content": "<thi"}]),
+    ],
+)
+def test_at_a_break_reasoning_between_tags_is_closed_and_no_end_is_made_up(
+    tags: ThinkTags | None, events: tuple[bytes, ...], owed: list[dict[str, str]]
+) -> None:
+    made = edit(Delivery.TAGS, tags=tags)
+    before = b"".join(made.apply(it, report) for it in events)
+    rest = made.at_break()
+    assert deltas(rest) == owed
+    text = "".join(delta["content"] for delta in deltas(before + rest))
+    assert text.count("<think>") == text.count("</think>")
+    assert all(choice["finish_reason"] is None for _, value in payloads(rest) for choice in value["choices"])
+
+
 def test_an_event_whose_text_is_held_comes_for_its_tokens() -> None:
     tokens = event({"choices": [{"index": 0, "delta": {"content": "<th"}, "token_ids": [5]}]})
     assert deltas(out(Delivery.REASONING, tokens, tags=ThinkTags())) == [{}]
