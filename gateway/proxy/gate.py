@@ -139,7 +139,7 @@ class Gate:
 
     def try_lease(self, visit: Visit) -> Lease | None:
         """A backend for the request at once, None when it has to :meth:`wait`.  Raises NothingServing."""
-        if visit.only is not None:
+        if visit.only is not None and (self._plain or visit.thing):  # what was made takes no place
             return self._desk.hold(visit.only)
         if self._plain:
             return self._desk.lease(pool=visit.pool, model=visit.model, tried=visit.tried, session=visit.session)

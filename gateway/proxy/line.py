@@ -149,13 +149,17 @@ class Line:
     def can_serve(self, visit: Visit) -> bool:
         """Whether there is a backend that could serve the request if it had room."""
         return self._desk.can_serve(
-            pool=visit.pool, model=visit.model, tried=visit.tried, patient=self.rules.hold_s > 0
+            pool=visit.pool, model=visit.model, tried=visit.tried, patient=self.patient(visit), only=visit.only
         )
+
+    def patient(self, visit: Visit) -> bool:
+        """Whether it rather waits for a backend to come back; not where only one can answer."""
+        return self.rules.hold_s > 0 and visit.only is None
 
     def held_until(self, visit: Visit) -> float:
         """Until when a request waits for a backend to come back; counted from the first time that it has to."""
         now, hold_s = self._clock(), self.rules.hold_s
-        if not hold_s:
+        if not self.patient(visit):
             return now
         if visit.held_until is None:
             visit.held_until = now + hold_s

@@ -36,6 +36,10 @@ _WORDS: Final[Mapping[Resource, tuple[str, str]]] = MappingProxyType(
 )
 """The setting of each limit, and its unit."""
 
+_OF_WHAT_WAS_MADE: Final = frozenset({Resource.REQUESTS})
+"""Limits of asking after a stored response or cancelling it, which costs nothing: one that is being made may hold all
+that its key has, and its client must be able to look after it."""
+
 
 class Quotas:
     """See the module; one a worker."""
@@ -77,9 +81,10 @@ class Quotas:
     async def enter(self, visit: Visit, key: Key) -> None:
         """Let a request of ``key`` in, until it is to :meth:`leave`.  Raises QuotaExceeded."""
         meter = self._meter(key.id)
-        refusal = self._judge(key, meter)
+        made = bool(visit.thing)
+        refusal = self._judge(key, meter, made=made)
         if refusal is not None and refusal.elsewhere:
-            refusal = await self._wait(key, meter, refusal)
+            refusal = await self._wait(key, meter, refusal, made=made)
         if refusal is not None:
             name, words = _WORDS[refusal.resource]
             raise QuotaExceeded(
@@ -91,8 +96,10 @@ class Quotas:
         if visit.reserves:
             visit.reserved = meter.set_aside(visit.reserves, now=self._clock(), now_wall=self._wall())
 
-    def _judge(self, key: Key, meter: KeyMeter) -> Refusal | None:
+    def _judge(self, key: Key, meter: KeyMeter, *, made: bool) -> Refusal | None:
         limits = self._limits.get(key.id)
+        if limits and made:
+            limits = {it: limit for it, limit in limits.items() if it in _OF_WHAT_WAS_MADE}
         if not limits:
             return None
         if self._shares.lone and Resource.DAY in limits:
@@ -103,7 +110,7 @@ class Quotas:
         shares = {it: self._shares.of(it.of(key.id), limit) for it, limit in limits.items()}
         return judge(meter, limits, shares=shares, now=self._clock(), now_wall=self._wall())
 
-    async def _wait(self, key: Key, meter: KeyMeter, refusal: Refusal) -> Refusal | None:
+    async def _wait(self, key: Key, meter: KeyMeter, refusal: Refusal, *, made: bool) -> Refusal | None:
         """Wait for a larger share; None when it came in time."""
         found: Refusal | None = refusal
         resource = refusal.resource.of(key.id)
@@ -116,7 +123,7 @@ class Quotas:
                     while found is not None and found.elsewhere:
                         self._hurry()
                         await self._turn(key.id)
-                        found = self._judge(key, meter)
+                        found = self._judge(key, meter, made=made)
         finally:
             self._waiting[resource] -= 1
         return found

@@ -187,19 +187,22 @@ class Desk:
         room: Callable[[str], bool],
         patient: bool,
         session: int | None = None,
+        only: BackendView | None = None,
     ) -> Lease | None:
         """Like :meth:`lease`, of the backends that have ``room``; None when there is none.
 
-        ``patient``: rather none than one that refused a connection a moment ago.
+        ``patient``: rather none than one that refused a connection a moment ago.  ``only``: no other one can answer.
         """
-        eligible = [b for b in self._candidates(pool, model, tried=tried) if room(b.name)]
+        eligible = [b for b in self._candidates(pool, model, tried=tried, only=only) if room(b.name)]
         trusted = self._trusted(eligible)
         chosen = self._choose(trusted if patient else trusted or eligible, session)
         return None if chosen is None else Lease(self, chosen)
 
-    def can_serve(self, *, pool: str, model: str, tried: Collection[str], patient: bool) -> bool:
+    def can_serve(
+        self, *, pool: str, model: str, tried: Collection[str], patient: bool, only: BackendView | None = None
+    ) -> bool:
         """Whether there is a backend that :meth:`lease_within` could choose if it had room."""
-        eligible = self._candidates(pool, model, tried=tried)
+        eligible = self._candidates(pool, model, tried=tried, only=only)
         return bool(self._trusted(eligible) if patient else eligible)
 
     def _trusted(self, eligible: list[BackendView]) -> list[BackendView]:
@@ -209,7 +212,11 @@ class Desk:
         now = self._clock()
         return [b for b in eligible if now - suspects.get(b.name, NEVER) > SUSPECT_S]
 
-    def _candidates(self, pool: str, model: str, *, tried: Collection[str]) -> list[BackendView]:
+    def _candidates(
+        self, pool: str, model: str, *, tried: Collection[str], only: BackendView | None = None
+    ) -> list[BackendView]:
+        if only is not None:
+            return [it for it in candidates(self.snapshot, pool, model, tried=tried) if it.name == only.name]
         if tried:
             return candidates(self.snapshot, pool, model, tried=tried)
         eligible = self._eligible.get((pool, model))

@@ -159,7 +159,7 @@ class WaitingRoom:
             raise error
         ticket = Ticket(
             self._weighed(line, visit),
-            want=(visit.model, tuple(visit.tried)),
+            want=(visit.model, tuple(visit.tried), "" if visit.only is None else visit.only.name),
             queued_at=now if visit.queued is None else visit.queued,
             priority=visit.priority,
         )
@@ -210,7 +210,8 @@ class WaitingRoom:
             tried=visit.tried,
             session=visit.session,
             room=lambda backend: self._has_room(line, backend),
-            patient=line.rules.hold_s > 0,
+            patient=line.patient(visit),
+            only=visit.only,
         )
 
     def _has_room(self, line: Line, backend: str) -> bool:

@@ -12,7 +12,7 @@ import pytest
 
 from gateway.control.keysfile import replace_file
 from gateway.core.admission.keys import KeyLimits
-from gateway.core.link.messages import Quarantine, RequestRecord
+from gateway.core.link.messages import Quarantine, RequestRecord, Shares
 from gateway.core.request.body import parse_body
 from gateway.core.request.fingerprint import fingerprint
 from gateway.core.stream.summary import Dialect, Exactness, Outcome
@@ -88,6 +88,35 @@ async def test_until_it_has_ended_it_is_a_request_of_its_key() -> None:
         engine.finish(thing)
         await ended(worker)
         assert (await post(worker)).status == 200
+
+
+@pytest.mark.parametrize("limits", [KeyLimits(concurrency=1), DAILY])
+@pytest.mark.parametrize("lone", [True, False])
+async def test_who_has_used_a_limit_up_for_it_can_still_ask_after_it_and_cancel_it(
+    limits: KeyLimits, lone: bool
+) -> None:
+    """At the worker that has all of the limit, and at one that has no share of it."""
+    async with crew(key("alice", limits=limits), engines=1, lone=lone) as ((worker, other), (engine,)):
+        shares = {f"{it}:alice": 1000 for it in ("concurrency", "tokens", "day")}
+        worker.desk.apply(Shares(in_flight_limit=9, others_in_flight={}, limits=shares))
+        thing = await make(worker, background=True, max_output_tokens=1000)
+        assert (await post(worker)).status == 429
+        for asked in (worker, other):
+            assert (await retrieve(asked, "alice", thing)).status == 200
+        assert (await cancel(other, "alice", thing)).status == 200
+        await ended(worker)
+        assert engine.kept[thing]["status"] == "cancelled"
+        for it in (worker, other):
+            await it.until(lambda it=it: it.gate._quotas._meter("alice").inside == 0)  # type: ignore[misc]
+
+
+async def test_asking_after_it_counts_as_a_request_of_the_minute() -> None:
+    limits = KeyLimits(requests_per_minute=2)
+    async with crew(key("alice", limits=limits), engines=1, workers=1) as ((worker,), _):
+        thing = await make(worker)
+        assert (await retrieve(worker, "alice", thing)).status == 200
+        refused = await retrieve(worker, "alice", thing)
+        assert (refused.status, refused.error["param"]) == (429, "requests_per_minute")
 
 
 async def test_a_key_with_a_limit_of_tokens_says_how_many_it_may_cost() -> None:

@@ -37,14 +37,16 @@ ALICE, BOB = key("alice"), key("bob")
 
 @asynccontextmanager
 async def crew(
-    *keys: Key, workers: int = 2, engines: int = 2, takes_ids: bool = True
+    *keys: Key, workers: int = 2, engines: int = 2, takes_ids: bool = True, lone: bool = True
 ) -> AsyncIterator[tuple[list[FakeWorker], list[StoringEngine]]]:
     """Workers in front of engines that keep responses; without ``keys`` clients need none."""
     async with AsyncExitStack() as stack:
         made = [StoringEngine(takes_ids=takes_ids) for _ in range(engines)]
         for engine in made:
             await stack.enter_async_context(engine.backend)
-        running = [await stack.enter_async_context(running_worker(with_keys=bool(keys))) for _ in range(workers)]
+        running = [
+            await stack.enter_async_context(running_worker(with_keys=bool(keys), lone=lone)) for _ in range(workers)
+        ]
         for worker in running:
             worker.serve([backend_view(it.backend.url, f"e{at}") for at, it in enumerate(made)], policy=POLICY)
             if keys:

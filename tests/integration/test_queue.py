@@ -23,6 +23,9 @@ from tests.fakes.worker import FakeWorker, backend_view, running_worker
 pytestmark = pytest.mark.asyncio
 
 ASK: dict[str, Any] = {"model": "tiny", "messages": []}
+USAGE: dict[str, int] = {"prompt_tokens": 1, "completion_tokens": 99, "total_tokens": 100}
+CHOICE: dict[str, Any] = {"index": 0, "message": {"role": "assistant", "content": "y"}, "finish_reason": "stop"}
+ANSWER = json.dumps({"id": "c", "choices": [CHOICE], "usage": USAGE}).encode()
 
 
 class Engine:
@@ -38,9 +41,7 @@ class Engine:
         self.asked.append(json.loads(request.body).get("user", ""))
         gate = asyncio.Event()
         self.gates.append(gate)
-        usage = {"prompt_tokens": 1, "completion_tokens": 99, "total_tokens": 100}
-        choice = {"index": 0, "message": {"role": "assistant", "content": "y"}, "finish_reason": "stop"}
-        return Script((gate, answer(json.dumps({"id": "c", "choices": [choice], "usage": usage}).encode())))
+        return Script((gate, answer(ANSWER)))
 
     async def has(self, count: int) -> None:
         """Wait until so many requests have come in all."""
@@ -104,6 +105,51 @@ async def test_over_the_bound_of_a_backend_requests_wait_and_are_served_in_order
         assert records[0].queue_s == 0
         assert all(it.queue_s is not None and it.queue_s > 0 for it in records[1:])
         assert worker.gate.flows() == {}
+
+
+async def test_what_goes_on_from_a_stored_response_waits_its_turn_at_the_backend_that_has_it() -> None:
+    async with stage(concurrency=1) as (engine, worker), ScriptedBackend() as second:
+        views = [backend_view(engine.backend.url, "a"), backend_view(second.url, "b")]
+        worker.serve(views, pools=[PoolView(name="main", concurrency=1)])
+        worker.pipeline._owners.memory.note("resp_1", "a")
+        first = aio.spawn(go_on(worker, "1"), name="first")
+        await engine.has(1)
+        later = aio.spawn(go_on(worker, "2"), name="later")
+        await waiting(worker, 1)
+        assert (worker.desk.in_flight, second.exchanges) == ({"a": 1}, []), "a place is free where it cannot go"
+        second.add(Script((answer(ANSWER),)))
+        assert (await ask(worker, "3")).status == 200, "nor does it keep one from whom it can serve"
+        engine.let_go(0)
+        await engine.has(2)
+        engine.let_go(1)
+        assert [(await it).status for it in (first, later)] == [200] * 2
+        assert engine.asked == ["1", "2"]
+        assert worker.gate.flows() == {}
+
+
+async def test_who_waits_for_a_stored_response_is_told_at_once_when_its_backend_goes() -> None:
+    async with stage(concurrency=1) as (engine, worker), ScriptedBackend() as second:
+        views = [backend_view(engine.backend.url, "a"), backend_view(second.url, "b")]
+        pools = [PoolView(name="main", concurrency=1, hold_s=30)]
+        worker.serve(views, pools=pools)
+        worker.pipeline._owners.memory.note("resp_1", "a")
+        first = aio.spawn(go_on(worker, "1"), name="first")
+        await engine.has(1)
+        later = aio.spawn(go_on(worker, "2"), name="later")
+        await waiting(worker, 1)
+        worker.serve([backend_view(engine.backend.url, "a", state=BackendState.EJECTED), views[1]], pools=pools)
+        seen = await later
+        assert (seen.status, seen.error["code"]) == (503, "nothing_serving")
+        engine.let_go(0)
+        assert (await first).status == 200
+        assert worker.gate.flows() == {}
+
+
+async def go_on(worker: FakeWorker, user: str) -> Answer:
+    async with raw_client(worker.port) as client:
+        body = {"model": "tiny", "input": "x", "user": user, "previous_response_id": "resp_1"}
+        await client.post(body, path="/v1/responses")
+        return await client.answer(timeout_s=45)
 
 
 async def test_two_backends_take_as_many_as_both_may() -> None:
