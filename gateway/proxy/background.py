@@ -19,7 +19,7 @@ from gateway.core.link.messages import RequestRecord
 from gateway.core.request.body import asks_background, most_output_tokens
 from gateway.core.routing.endpoints import Endpoint
 from gateway.core.routing.snapshot import BackendView
-from gateway.core.stream.summary import Dialect, Exactness, RequestShape, StreamSummary
+from gateway.core.stream.summary import Dialect, Exactness, Outcome, RequestShape, StreamSummary
 from gateway.core.stream.tap import summarise_body
 from gateway.errors import BadRequest, GatewayError, Overloaded
 from gateway.proxy.asking import ask_for_response
@@ -146,8 +146,8 @@ class Background:
         if self._kept.get(thing) is not kept:
             return
         del self._kept[thing]
-        if summary is not None:
-            kept.record = replace(kept.record, summary=summary)
+        outcome = _in_the_end(kept.record.outcome, summary, lost=not at_most)
+        kept.record = replace(kept.record, outcome=outcome, summary=summary or kept.record.summary)
         exact = summary is not None and summary.total_exactness is Exactness.EXACT
         self._settle(kept.visit, kept.record, kept.visit.reserves if at_most and not exact else 0)
 
@@ -193,6 +193,17 @@ class Background:
         except TimeoutError:
             return
         kept.look.clear()
+
+
+def _in_the_end(outcome: Outcome, summary: StreamSummary | None, *, lost: bool) -> Outcome:
+    """The outcome of a response whose first answer had ``outcome``; where nobody knows how it ended, that one."""
+    if outcome is not Outcome.OK:
+        return outcome
+    if summary is None:
+        return Outcome.UPSTREAM_ERROR if lost else outcome
+    if summary.terminal or summary.bad_events:
+        return outcome
+    return Outcome.CLIENT_GONE if _CANCELLED in summary.finish_reasons else Outcome.UPSTREAM_ERROR
 
 
 def _goes_on(visit: Visit, record: RequestRecord) -> bool:

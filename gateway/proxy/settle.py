@@ -54,22 +54,21 @@ class Settler:
         self._report_failure = report_failure
 
     def record(self, visit: Visit) -> RequestRecord:
-        """The record of ``visit``, whose outcome is counted; it is to be :meth:`offered <offer>` once."""
+        """The record of ``visit``, to be :meth:`offered <offer>` once."""
         try:
             summary = _summary(visit)
         except Exception:  # whatever measuring does, the request must have its record
             log.exception("request.unmeasured", extra={"request_id": visit.request_id})
             summary = None
-        record = self._record(visit, summary)
+        return self._record(visit, summary)
+
+    def offer(self, record: RequestRecord) -> None:
+        """Count the outcome and hand the record over: nothing of the request is to come any more."""
         if record.summary is not None and Flag.TAP_DISABLED in record.summary.flags:
             self.tap_failures += 1
         model = record.model if record.pool else OTHER  # clients must not be able to invent labels
         key = f"{record.endpoint}|{model}|{record.backend}|{record.outcome}|{record.status}"
         self.outcomes[key] += 1
-        return record
-
-    def offer(self, record: RequestRecord) -> None:
-        """Hand the record over: nothing of the request is to come any more."""
         self._offer(record)
 
     def attempt_failed(self, backend: str, code: str, *, fingerprint: str = "") -> None:

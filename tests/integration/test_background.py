@@ -158,16 +158,22 @@ async def _own_but_gone(worker: FakeWorker, engine: StoringEngine) -> str:
 
 
 @pytest.mark.parametrize(
-    "status, tokens, cost",
-    [("cancelled", None, 100), ("cancelled", 20, 23), ("failed", None, 0), ("incomplete", 100, 103)],
+    "status, tokens, cost, outcome",
+    [
+        ("cancelled", None, 100, Outcome.CLIENT_GONE),
+        ("cancelled", 20, 23, Outcome.CLIENT_GONE),
+        ("failed", None, 0, Outcome.UPSTREAM_ERROR),
+        ("incomplete", 100, 103, Outcome.OK),
+    ],
 )
-async def test_however_it_ends(status: str, tokens: int | None, cost: int) -> None:
+async def test_however_it_ends(status: str, tokens: int | None, cost: int, outcome: Outcome) -> None:
     """Of one that its client has ended nobody can tell what it took: that is what it said it might."""
     async with crew(key("alice", limits=DAILY), engines=1, workers=1) as ((worker,), (engine,)):
         thing = await make(worker, background=True, max_output_tokens=100)
         engine.finish(thing, status=status, tokens=tokens)
-        await ended(worker)
+        assert (await ended(worker)).outcome is outcome
         assert used(worker) == cost
+        assert [it.split("|")[3] for it in worker.settler.outcomes] == [outcome], "counted once, by its end"
 
 
 async def test_a_client_that_cancels_through_another_worker_pays_for_what_it_may_have_had() -> None:
@@ -182,7 +188,7 @@ async def test_one_that_its_engine_has_lost_costs_nothing() -> None:
     async with crew(key("alice", limits=DAILY), engines=1, workers=1) as ((worker,), (engine,)):
         thing = await make(worker, background=True, max_output_tokens=100)
         del engine.kept[thing]  # as in a restart
-        await ended(worker)
+        assert (await ended(worker)).outcome is Outcome.UPSTREAM_ERROR
         assert used(worker) == 0
 
 
