@@ -29,9 +29,13 @@ class Admission:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._desk.holding -= 1
-        if not self._desk.holding:
-            self._desk.quiet.set()
+        desk = self._desk
+        desk.holding -= 1
+        if not desk.holding:
+            desk.quiet.set()
+            desk.crowd = None
+        elif desk.crowd is not None:
+            desk.freed(desk.crowd)
 
 
 class Lease:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection
 
+from gateway.core.admission.drain import WAIT_MIN_S, Drain
 from gateway.core.admission.limits import admit_one
 from gateway.core.link.messages import (
     ControlMessage,
@@ -74,6 +75,7 @@ class Desk:
         self._aliases: dict[str, str] = {}
         self._eligible: dict[tuple[str, str], list[BackendView]] = {}
         self._turn = 0
+        self.crowd: Drain | None = None  # how fast places become free, once there was none
         self.on_news: Callable[[ControlMessage], None] = lambda _: None  # after it was taken in
         self.on_free: Callable[[str], None] | None = None  # a lease of that backend has ended
 
@@ -145,8 +147,22 @@ class Desk:
     def enter(self) -> Admission:
         """Hold one of the places that this worker may fill.  Raises Overloaded."""
         limit = self.snapshot.policy.limits.in_flight
-        admit_one(holding=self.holding, share=limit if self.share is None else self.share)
+        share = limit if self.share is None else self.share
+        admit_one(holding=self.holding, share=share, free_in_s=self._place_free_in_s)
         return Admission(self)
+
+    def _place_free_in_s(self) -> float:
+        """When one of all requests will have ended, at the pace since the first one was turned away."""
+        now = self._clock()
+        if self.crowd is not None:
+            return self.crowd.wait_s(1, now)
+        self.crowd = Drain()
+        self.crowd.began(now)
+        return WAIT_MIN_S
+
+    def freed(self, crowd: Drain) -> None:
+        """A request has given its place back, and others were turned away."""
+        crowd.freed(self._clock())
 
     def meant_by(self, model: str) -> str:
         """The model that engines know under the name that a client uses."""

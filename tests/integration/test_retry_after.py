@@ -16,7 +16,7 @@ import pytest
 from gateway import aio
 from gateway.core.admission.keys import Key, KeyLimits, digest_of
 from gateway.core.routing.backend import BackendState
-from gateway.core.routing.snapshot import PoolView, WorkerPolicy
+from gateway.core.routing.snapshot import LimitPolicy, PoolView, WorkerPolicy
 from tests.fakes.backend import Request, Script, ScriptedBackend, answer
 from tests.fakes.client import Answer, raw_client
 from tests.fakes.worker import FakeWorker, backend_view, running_worker
@@ -157,6 +157,25 @@ async def test_a_full_queue_is_told_when_a_newcomer_s_turn_would_be(
         await asyncio.sleep(after_s)
         assert {(await it).status for it in crowd} == {200}
         assert (await ask(worker)).status == 200
+
+
+async def test_a_gateway_that_is_full_tells_the_pace_at_which_places_become_free() -> None:
+    async with stage(takes_s=20) as (engine, worker):
+        views, policy = [backend_view(engine.backend.url)], WorkerPolicy(limits=LimitPolicy(in_flight=2))
+        worker.serve(views, policy=policy)
+        began = now()
+        first = asking(worker)
+        await at(began + 10)
+        open_ = [first, asking(worker)]  # from here on one ends every ten seconds, and the next one comes
+        await worker.until(lambda: worker.desk.holding == 2)
+        assert told(await ask(worker), 429, "overloaded") == 1, "nobody knows yet how long they take"
+        for moment in (21, 32, 43):
+            await at(began + moment)
+            open_.append(asking(worker))
+            await worker.until(lambda: worker.desk.holding == 2)
+        assert 9 <= told(await ask(worker), 429, "overloaded") <= 12
+        assert [(await it).status for it in open_] == [200] * 5
+        assert worker.desk.crowd is None, "nothing is counted any more"
 
 
 def queued(worker: FakeWorker) -> int:
