@@ -78,6 +78,10 @@ bench: $(STAMP) ## side by side with other relays; prints the table, keeps it as
 figures: $(STAMP) ## the published figures of the simulated deployments, measured by the gateway in real time (ten minutes)
 	$(BIN)/python -m benchmarks.published
 
+.PHONY: figures-routing
+figures-routing: $(STAMP) ## the policies of routing side by side, over unequal simulated engines (an hour)
+	$(BIN)/python -m benchmarks.unequal
+
 .PHONY: docs
 docs: $(STAMP) ## write the reference pages from the catalogues in the code
 	$(BIN)/python -m docs.reference
