@@ -120,17 +120,17 @@ def test_a_restart_that_only_the_counter_shows_makes_it_new_and_its_curve_is_for
     control = up("a", "b")
     control.at(2.0, numbers("a", 2.0, 0, 1))
     control.at(4.0, numbers("a", 4.0, 200, 1))
-    assert control.state.lessons.curve("a", now=4.0)
+    assert control.state.lessons.curve("a")
     actions = control.at(6.0, numbers("a", 6.0, 10, 1))
     assert since(control)["a"] == 6.0
     assert len(published(actions)) == 1
-    assert control.state.lessons.curve("a", now=6.0) == ()
+    assert control.state.lessons.curve("a") == ()
     control.at(8.0, numbers("a", 8.0, 30, 1))
     control.at(25.9, numbers("a", 25.9, 200, 1))
-    assert control.state.lessons.curve("a", now=26.0) == (), "a slow start says nothing of its pace"
+    assert control.state.lessons.curve("a") == (), "a slow start says nothing of its pace"
     control.at(28.0, numbers("a", 28.0, 400, 1))
     control.at(30.0, numbers("a", 30.0, 600, 1))
-    assert [it.tps for it in control.state.lessons.curve("a", now=30.0)] == [100.0]
+    assert [it.tps for it in control.state.lessons.curve("a")] == [100.0]
 
 
 # --- curves for workers ---
@@ -161,11 +161,11 @@ def test_where_no_pool_routes_by_them_curves_are_known_and_not_told() -> None:
     control.at(2.0, numbers("a", 2.0, 0, 1))
     control.at(4.0, numbers("a", 4.0, 200, 1))
     assert paces(control.at(9.0, inbox.Ticked())) == []
-    assert control.state.lessons.curve("a", now=9.0)
+    assert control.state.lessons.curve("a")
     control.at(9.0, inbox.ConfigRead(runtime(pool("p", "a", routing={"policy": "measured-rate"}))))
     assert len(paces(control.at(9.1, inbox.Ticked()))) == 1
     control.at(9.2, inbox.ConfigRead(runtime(pool("p", "b"))))
-    assert control.state.lessons.curve("a", now=9.2) == ()
+    assert control.state.lessons.curve("a") == ()
     assert control.at(9.3, numbers("a", 9.3, 1, 1))[-1:] != []
 
 
