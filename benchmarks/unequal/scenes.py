@@ -19,6 +19,7 @@ FULL_STREAMS: Final = 64
 OPEN_SHARE: Final = 0.6
 _FORCED_TOKENS: Final = 256
 
+# The first is what the others are compared with.
 POLICIES: Final = (Policy.LEAST_IN_FLIGHT, Policy.POWER_OF_TWO, Policy.MEASURED_RATE)
 
 _WELL: Final[Mapping[str, object] | None] = None

@@ -195,7 +195,7 @@ def shown(window: Window) -> str:
     """A line of progress."""
     it = window.figures
     return (
-        f"{window.scene:<10} {window.load:<13} {window.policy:<15} moment p50 {it.moment_p50_tps:5.1f} p10 "
+        f"{window.scene:<10} {window.load:<13} {window.policy:<15} moment p50 {it.moment_p50_tps:5.1f} mid {it.moment_mid_tps:5.1f} p10 "
         f"{it.moment_p10_tps:5.1f}  answer p50 {it.answer_p50_tps:5.1f} p10 {it.answer_p10_tps:5.1f}  total "
         f"{it.total_tps:6.0f}  ttft {it.ttft_p50_s:.2f} {it.ttft_p95_s:.2f}  n {it.answers:<5} "
         f"{' '.join(f'{name} {share:.0%}' for name, share in it.shares.items())}  cores: engine "

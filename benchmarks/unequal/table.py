@@ -17,6 +17,7 @@ _NEIGHBOURS_CORES: Final = 0.5
 
 _COLUMNS: Final[tuple[tuple[str, Callable[[Figures], float], str], ...]] = (
     ("moment p50", lambda it: it.moment_p50_tps, ".1f"),
+    ("moment mid", lambda it: it.moment_mid_tps, ".1f"),
     ("moment p10", lambda it: it.moment_p10_tps, ".1f"),
     ("moment mean", lambda it: it.moment_mean_tps, ".1f"),
     ("answer p50", lambda it: it.answer_p50_tps, ".1f"),
@@ -34,7 +35,8 @@ def of_scene(windows: Sequence[Window]) -> str:
     rows = []
     for load in loads:
         base = _of(windows, load, Policy.LEAST_IN_FLIGHT)
-        rows += [_row(load, policy, _of(windows, load, policy), base=base) for policy in POLICIES]
+        rows.append(_row(load, Policy.LEAST_IN_FLIGHT, base, base=()))
+        rows += [_row(load, policy, _of(windows, load, policy), base=base) for policy in POLICIES[1:]]
     return table(header, [row for row in rows if row])
 
 
@@ -49,7 +51,7 @@ def _row(load: str, policy: Policy, found: Sequence[Figures], *, base: Sequence[
     for _, figure, form in _COLUMNS:
         value = median(map(figure, found))
         cell = f"{value:{form}}"
-        if found is not base and base:
+        if base:
             cell += f" ({value / median(map(figure, base)) - 1:+.0%})"
         cells.append(cell)
     names = list(found[0].shares)
