@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import exp, exp2, inf, log, log2
 from operator import attrgetter
-from statistics import median
 from typing import Final
 
 from msgspec import Struct
@@ -143,14 +142,21 @@ class CurveBook:
         if (bucket := self._buckets.get(int(exponent))) is None:
             self._buckets[int(exponent)] = _Bucket(1, exponent, rate.tps, self._seen_at)
             self._surprise = surprise
-            return
-        before = next((it for it in (self._surprise, bucket.surprise) if it * surprise > 0), 0.0)
-        self._surprise = bucket.surprise = surprise
-        if surprise and not was_old and not before:
-            return  # an accident, or the first sign of a change: the next rate will tell
-        if surprise:
-            self._change(bucket, exp(surprise if was_old else (surprise + before) / 2))
-        bucket.average(exponent, rate.tps, at=self._seen_at)
+        elif surprise:
+            self._surprised(bucket, exponent, rate.tps, surprise=surprise, was_old=was_old)
+        else:
+            if rate.steady:
+                self._surprise = bucket.surprise = 0.0
+            bucket.average(exponent, rate.tps, at=self._seen_at)
+
+    def _surprised(self, bucket: _Bucket, exponent: float, tps: float, *, surprise: float, was_old: bool) -> None:
+        """A rate is far from what was expected: it counts when the one before it, here or anywhere, was as well."""
+        earlier = next((it for it in (self._surprise, bucket.surprise) if it * surprise > 0), 0.0)
+        if earlier or was_old:
+            self._change(bucket, exp(surprise if was_old else (surprise + earlier) / 2))
+            bucket.average(exponent, tps, at=self._seen_at)
+        else:  # an accident, or the first sign of a change: the next rate will tell
+            self._surprise = bucket.surprise = surprise
 
     def _surprise_of(self, exponent: float, tps: float) -> float:
         """The logarithm of a rate over what was expected where something was measured; 0 where that is not much."""
@@ -186,7 +192,7 @@ class CurveBook:
 
     def strangers(self) -> int:
         """Requests there that are not this gateway's, in the middle of the last readings; few are none."""
-        count = round(median(self._others)) if self._others else 0
+        count = round(sorted(self._others)[len(self._others) // 2]) if self._others else 0
         return count if count >= _LEAST_STRANGERS else 0
 
 

@@ -176,6 +176,17 @@ def test_surprises_of_one_place_add_up_although_others_do_not_surprise_between_t
     assert engine.tps(16) == pytest.approx(25.0)
 
 
+def test_readings_between_which_requests_came_or_went_neither_surprise_nor_calm() -> None:
+    engine = measured()
+    engine.run(16, tps=25.0)
+    engine.at, engine.tokens, engine.decode_s = engine.at + 2, engine.tokens + 32 * 50.0, engine.decode_s + 32
+    engine.read(28)
+    engine.at, engine.tokens, engine.decode_s = engine.at + 2, engine.tokens + 32 * 50.0, engine.decode_s + 32
+    engine.read(16)
+    engine.run(16, tps=25.0)
+    assert engine.tps(16) < 30.0
+
+
 def test_where_nothing_was_measured_nothing_surprises() -> None:
     engine = measured()
     for _ in range(3):
