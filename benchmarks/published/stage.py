@@ -171,6 +171,10 @@ class Gateway:
             if before is None or all(_ended_wall(record) <= from_wall for record in records):
                 return found
 
+    def fetched(self, path: str) -> bytes:
+        """What operators get for GET ``path``; raises AssertionError for an error."""
+        return self._get(path, self._token())
+
     def _token(self) -> str:
         return (self._folder / "run" / "admin.token").read_text(encoding="utf-8").strip()
 

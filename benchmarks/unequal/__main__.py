@@ -15,7 +15,7 @@ import msgspec
 
 from benchmarks import machine
 from benchmarks.published.stage import say
-from benchmarks.unequal import table
+from benchmarks.unequal import following, table
 from benchmarks.unequal.scenes import LOADS, SCENES, Load
 from benchmarks.unequal.session import Plan, Session, Window
 
@@ -33,6 +33,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--warm-up", type=float, default=plan.warm_up_s, help="seconds on the engines' clock")
     parser.add_argument("--window", type=float, default=plan.window_s, help="seconds on the engines' clock")
     parser.add_argument("--seed", type=int, default=plan.seed, help="of lengths, arrivals and engines")
+    parser.add_argument("--follow", action="store_true", help="how soon changes are followed, instead: ten minutes")
     parser.add_argument("--json", type=Path, help="a file for every single window")
     arguments = parser.parse_args()
     if unknown := set(arguments.scenes.split(",")) - set(names):
@@ -54,9 +55,23 @@ def _plan(arguments: argparse.Namespace) -> Plan:
     )
 
 
+def _follow(seed: int) -> int:
+    with tempfile.TemporaryDirectory(prefix="pacekeeper-unequal-") as name:
+        found = [following.followed(Path(name), streams=streams, seed=seed) for streams in following.STREAMS]
+    here = machine.describe()
+    print("# How soon measured-rate follows a SIMULATED engine that changes\n")
+    print(
+        f"No GPU, no model. {here.date}, {here.cpu_model}, {here.cores} cores, revision {here.revision}, real time.\n"
+    )
+    print(following.markdown(found))
+    return 0
+
+
 def main() -> int:
     """Measure and print."""
     arguments = _arguments()
+    if arguments.follow:
+        return _follow(arguments.seed)
     plan = _plan(arguments)
     scenes = [scene for scene in SCENES if scene.name in arguments.scenes.split(",")]
     say(f"about {plan.about_s(len(scenes)) / 60:.0f} minutes")
