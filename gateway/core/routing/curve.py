@@ -96,7 +96,7 @@ def differs(told: Curve, now: Curve) -> bool:
 
 @dataclass(slots=True)
 class _Bucket:
-    readings: int
+    readings: int  # 0: made by a rate that does not count yet
     exponent: float  # the mean of log2(streams)
     tps: float
     seen_at: float
@@ -104,7 +104,7 @@ class _Bucket:
 
     def average(self, exponent: float, tps: float, *, at: float) -> None:
         """Take one more rate in; the first one after a while counts as much as all before it."""
-        self.readings = self.readings + 1 if at - self.seen_at <= OLD_S else 2
+        self.readings = 2 if at - self.seen_at > OLD_S else self.readings + 1
         share = max(NEWEST_SHARE, 1 / self.readings)
         self.exponent += share * (exponent - self.exponent)
         self.tps += share * (tps - self.tps)
@@ -139,39 +139,34 @@ class CurveBook:
         was_old, self._seen_at = self.is_old(now=reading.read_at), reading.read_at
         exponent = log2(rate.streams)
         surprise = self._surprise_of(exponent, rate.tps) if rate.steady or was_old else 0.0
-        if (bucket := self._buckets.get(int(exponent))) is None:
-            self._buckets[int(exponent)] = _Bucket(1, exponent, rate.tps, self._seen_at)
-            self._surprise = surprise
-        elif surprise:
-            self._surprised(bucket, exponent, rate.tps, surprise=surprise, was_old=was_old)
-        else:
-            if rate.steady:
-                self._surprise = bucket.surprise = 0.0
-            bucket.average(exponent, rate.tps, at=self._seen_at)
-
-    def _surprised(self, bucket: _Bucket, exponent: float, tps: float, *, surprise: float, was_old: bool) -> None:
-        """A rate is far from what was expected: it counts when the one before it, here or anywhere, was as well."""
+        bucket = self._buckets.setdefault(int(exponent), _Bucket(0, exponent, rate.tps, self._seen_at))
         earlier = next((it for it in (self._surprise, bucket.surprise) if it * surprise > 0), 0.0)
-        if earlier or was_old:
-            self._change(bucket, exp(surprise if was_old else (surprise + earlier) / 2))
-            bucket.average(exponent, tps, at=self._seen_at)
-        else:  # an accident, or the first sign of a change: the next rate will tell
+        if surprise and not earlier and not was_old:
             self._surprise = bucket.surprise = surprise
+            return  # an accident, or the first sign of a change: the next rate will tell
+        if surprise:
+            self._change(bucket, exp(surprise if was_old else (surprise + earlier) / 2))
+        elif rate.steady:
+            self._surprise = bucket.surprise = 0.0
+        bucket.average(exponent, rate.tps, at=self._seen_at)
 
     def _surprise_of(self, exponent: float, tps: float) -> float:
-        """The logarithm of a rate over what was expected where something was measured; 0 where that is not much."""
+        """The logarithm of a rate over what was expected; 0 where that is not much.
+
+        Far from what was measured the guess is high on purpose, so a rate below it is no surprise.
+        """
         places = [it.exponent for it in self._buckets.values()]
-        if not places or not min(places) - _NEAR <= exponent <= max(places) + _NEAR:
+        if not places:
             return 0.0
-        expected = predict(self._points(), max(1, round(exp2(exponent)))) or tps
-        surprise = log(tps / expected)
-        return surprise if abs(surprise) > log(SURPRISE) else 0.0
+        surprise = log(tps / (predict(self._points(), max(1, round(exp2(exponent)))) or tps))
+        near = min(places) - _NEAR <= exponent <= max(places) + _NEAR
+        return surprise if abs(surprise) > log(SURPRISE) and (near or surprise > 0) else 0.0
 
     def _change(self, at: _Bucket, factor: float) -> None:
         """The engine is another one: take the whole curve along, but for what was measured since it last changed."""
         settling = self._seen_at - self._changed_at <= SETTLING_S
         for bucket in self._buckets.values():
-            if bucket is at or not settling or bucket.seen_at < self._changed_at:
+            if bucket.readings and (bucket is at or not settling or bucket.seen_at < self._changed_at):
                 bucket.tps *= factor
                 bucket.readings, bucket.surprise = 1, 0.0
         self._changed_at, self._surprise = self._seen_at, 0.0

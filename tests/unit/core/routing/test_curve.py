@@ -205,6 +205,26 @@ def test_what_was_not_measured_for_a_while_is_old_and_the_next_rate_is_believed_
     assert engine.tps(16) == pytest.approx(100.0)
 
 
+def test_a_rate_above_the_high_guess_for_what_was_never_measured_shows_that_all_of_it_is_better() -> None:
+    """As when an engine that was given up when it became slow is tried with a single stream, and is well again."""
+    engine = Engine()
+    for _ in range(3):
+        engine.run(2, tps=38.0)
+    engine.at += OLD_S + 1
+    engine.run(1, tps=80.0)
+    assert engine.tps(1) == 80.0
+    assert 60.0 < engine.tps(2) < 80.0
+
+
+def test_a_rate_below_that_guess_is_what_was_to_be_expected() -> None:
+    engine = Engine()
+    for _ in range(3):
+        engine.run(32, tps=100.0)
+    engine.at += OLD_S + 1
+    engine.run(1, tps=110.0)
+    assert (engine.tps(1), engine.tps(32)) == (110.0, 100.0)
+
+
 def test_a_part_that_is_much_older_than_the_newest_is_forgotten_and_an_idle_engine_s_curve_is_kept() -> None:
     engine = measured()
     engine.at += FRESH_S - 10
