@@ -9,11 +9,10 @@ from typing import Final
 from benchmarks.report import table
 from benchmarks.unequal.figures import Figures
 from benchmarks.unequal.scenes import POLICIES
-from benchmarks.unequal.session import Window
+from benchmarks.unequal.session import QUIET_SHARE, Window
 from gateway.core.routing.policy import Policy
 
 _BUSY_CORES: Final = 0.85
-_NEIGHBOURS_CORES: Final = 0.5
 
 _COLUMNS: Final[tuple[tuple[str, Callable[[Figures], float], str], ...]] = (
     ("moment p50", lambda it: it.moment_p50_tps, ".1f"),
@@ -66,6 +65,8 @@ def warnings(windows: Sequence[Window]) -> list[str]:
         where = f"{it.scene}, {it.load}, {it.policy}, round {it.round + 1}"
         if it.engine_cores > _BUSY_CORES:
             found.append(f"{where}: an engine took {it.engine_cores:.2f} cores: it may have been the limit")
-        if it.neighbours_cores > _NEIGHBOURS_CORES:
-            found.append(f"{where}: other processes took {it.neighbours_cores:.2f} cores")
+        if it.waited_share > QUIET_SHARE:
+            found.append(
+                f"{where}: engines and gateway waited for a core for {it.waited_share:.0%} of the time they ran"
+            )
     return found
