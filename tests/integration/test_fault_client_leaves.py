@@ -7,9 +7,7 @@ no other one is asked, and nothing stays in flight.  How soon is measured by ``p
 from __future__ import annotations
 
 import asyncio
-import socket
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Final
 
 import pytest
@@ -22,6 +20,7 @@ from tests.fakes.apis import APIS, CHAT, HEAD, JSON_HEAD, Api, chunk
 from tests.fakes.backend import End, Script
 from tests.fakes.client import RawClient, raw_client
 from tests.fakes.fault_stand import LEAVE, Stand, stand
+from tests.fakes.half_open import mute_listener
 from tests.fakes.worker import backend_view
 
 pytestmark = pytest.mark.asyncio
@@ -134,36 +133,14 @@ async def test_leaving_in_the_moment_of_one_s_turn_gives_the_place_back(leave: L
 async def test_a_client_that_leaves_while_a_connection_is_made_leaves_none_behind(api: Api, *, stream: bool) -> None:
     """A backend that does not answer a connect: nothing was sent, so there is nothing to close but the attempt."""
     with mute_listener() as port:
-        async with stand(0, policy=WorkerPolicy(timers=TimerPolicy(connect_s=600))) as at:
-            at.worker.serve(
-                [backend_view(f"http://127.0.0.1:{port}")],
-                policy=WorkerPolicy(timers=TimerPolicy(connect_s=600)),
-            )
+        async with stand(0) as at:
+            policy = WorkerPolicy(timers=TimerPolicy(connect_s=600))
+            at.worker.serve([backend_view(f"http://127.0.0.1:{port}")], policy=policy)
             async with raw_client(at.worker.port) as client:
                 await client.post(api.request(stream=stream), path=api.path)
                 await at.worker.until(lambda: at.worker.desk.in_flight == {"a": 1})
             record = await gone(at, asked=0)
             assert record.sent_s is None
-
-
-@contextmanager
-def mute_listener() -> Iterator[int]:
-    """A port on which connects are neither taken nor refused: its backlog is full and nobody accepts."""
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        listening.listen(0)
-        port: int = listening.getsockname()[1]
-        waiting = []
-        for _ in range(4):  # what fits into the backlog, and some that wait as the gateway's will
-            one = socket.socket()
-            one.setblocking(False)
-            one.connect_ex(("127.0.0.1", port))
-            waiting.append(one)
-        try:
-            yield port
-        finally:
-            for one in waiting:
-                one.close()
 
 
 @all_apis
