@@ -96,8 +96,16 @@ class Api:
 
     def names(self, code: str, *, status: int) -> str:
         """What `told` and `refused` find for the gateway's ``code`` and its ``status``."""
-        anthropic = {429: "rate_limit_error", 502: "api_error", 503: "overloaded_error", 504: "timeout_error"}
-        return anthropic[status] if self.dialect is Dialect.MESSAGES else code
+        return _ANTHROPIC[status] if self.dialect is Dialect.MESSAGES else code
+
+
+_ANTHROPIC: Final = {
+    422: "invalid_request_error",
+    429: "rate_limit_error",
+    502: "api_error",
+    503: "overloaded_error",
+    504: "timeout_error",
+}
 
 
 def _body(**fields: Any) -> bytes:
