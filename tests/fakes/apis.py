@@ -14,7 +14,7 @@ from gateway.core.stream.http1 import TERMINATOR
 from gateway.core.stream.summary import Dialect
 from tests.fakes.backend import End, Script, answer
 from tests.fakes.client import Answer
-from tests.fakes.engine_events import DONE, chat, event, role, text, typed, usage
+from tests.fakes.engine_events import DONE, chat, role, text, typed, usage
 
 HEAD: Final = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\ntransfer-encoding: chunked\r\n\r\n"
 JSON_HEAD: Final = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
@@ -85,6 +85,11 @@ class Api:
             raise AssertionError(f"no error event and its end: {body!r}")
         found: str = data["error"].get("code") or data["error"]["type"]
         return found
+
+    def told_last(self, body: bytes) -> str:
+        """What the error event says that ends ``body``; see `told`."""
+        begins = b"event: error\n" if self.dialect in {Dialect.RESPONSES, Dialect.MESSAGES} else b'data: {"error"'
+        return self.told(body[body.rindex(begins) :])
 
     def refused(self, seen: Answer) -> str:
         """What an error answer in one piece says that it is: its code, or its type in Messages."""
@@ -167,14 +172,29 @@ MESSAGES: Final = Api(
 APIS: Final = (CHAT, COMPLETIONS, RESPONSES, MESSAGES)
 
 
-def thought(api: Api, words: str) -> bytes:
-    """An event with a piece of reasoning; completions have none."""
+def thought(api: Api, words: str, *, block: int = 0) -> bytes:
+    """An event with a piece of reasoning, in Messages of that block; completions have none."""
     match api.dialect:
         case Dialect.CHAT:
             return chat(reasoning=words)
         case Dialect.RESPONSES:
             return typed("response.reasoning_text.delta", delta=words, item_id="rs_1", output_index=0, content_index=0)
         case Dialect.MESSAGES:
-            return typed("content_block_delta", index=0, delta={"type": "thinking_delta", "thinking": words})
+            delta = {"type": "thinking_delta", "thinking": words}
+            return typed("content_block_delta", index=block, delta=delta)
         case _:
-            return event({"choices": []})
+            raise ValueError(api.name)
+
+
+def thinking(api: Api, first: str, last: str) -> tuple[bytes, ...]:
+    """A stream that has thought ``first``, said hello, and is at thinking ``last``."""
+    if api.dialect is not Dialect.MESSAGES:
+        return (*api.opening, thought(api, first), api.hello, thought(api, last))
+    begin = [
+        typed("content_block_start", index=at, content_block={"type": kind, kind: ""})
+        for at, kind in enumerate(("thinking", "text", "thinking"))
+    ]
+    end = [typed("content_block_stop", index=at) for at in range(2)]
+    said = api.hello.replace(b'"index":0', b'"index":1')
+    thoughts = [thought(api, first), thought(api, last, block=2)]
+    return (api.opening[0], begin[0], thoughts[0], end[0], begin[1], said, end[1], begin[2], thoughts[1])

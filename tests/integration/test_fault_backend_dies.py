@@ -209,8 +209,7 @@ async def test_an_engine_process_that_ends_under_its_streams_ends_each_by_an_err
             api = next(it for it in APIS if it.name == name)
             assert (seen.status, seen.whole) == (200, True), name
             assert seen.body.startswith(before)
-            begins = b'data: {"error"' if api in {CHAT, COMPLETIONS} else b"event: error"
-            assert api.told(seen.body[seen.body.rindex(begins) :]) == api.names(code, status=status)
+            assert api.told_last(seen.body) == api.names(code, status=status)
             assert b'"finish_reason":"' not in seen.body
         await at.worker.record(3)
         assert {(it.outcome, it.error_code, it.attempts) for it in at.worker.records} == {(outcome, code, 1)}
