@@ -148,7 +148,7 @@ class Quotas:
         if visit.entered is None:  # it was never let in
             return
         now, meter = self._clock(), self._meter(key.id)
-        meter.leave(visit.entered, now, served=visit.attempts > 0)
+        meter.leave(visit.entered, now, served=visit.exchange is not None)  # else no backend was even reached
         if tokens:
             meter.charge(tokens, now=now, now_wall=self._wall())
         if self._patient:

@@ -7,10 +7,10 @@ what the test did.  Everything is waited for, nothing is timed.
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 from gateway.core.admission.keys import Key
 from gateway.core.link.messages import RequestRecord
@@ -79,7 +79,7 @@ class Stand:
                 clients=len(worker.server.connections),
                 upstream=sum(it.open_connections for it in self.backends),
                 tasks=max(0, len(asyncio.all_tasks()) - tasks),
-                descriptors=max(0, len(os.listdir("/proc/self/fd")) - descriptors),
+                descriptors=max(0, open_descriptors() - descriptors),
             )
             return not any(what.values())
 
@@ -110,10 +110,15 @@ async def stand(
         views = [backend_view(it.url, name) for it, name in zip(made, "abcd", strict=False)]
         worker.serve(views, policy=policy, pools=[pool or PoolView(name="main")])
         await _warm_up(worker)
-        tasks, descriptors = len(asyncio.all_tasks()), len(os.listdir("/proc/self/fd"))
+        tasks, descriptors = len(asyncio.all_tasks()), open_descriptors()
         it = Stand(worker, tuple(made))
         yield it
         await it.comes_to_rest(tasks=tasks, descriptors=descriptors)
+
+
+def open_descriptors() -> int:
+    """Of this process."""
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
 
 
 async def _warm_up(worker: FakeWorker) -> None:

@@ -19,7 +19,7 @@ from gateway.core.routing.snapshot import TimerPolicy as Timers
 from gateway.core.stream.http1 import TERMINATOR
 from gateway.core.stream.summary import Ending, Outcome
 from tests.conformance.targets import SimulatedServer
-from tests.fakes.apis import APIS, CHAT, COMPLETIONS, HEAD, JSON_HEAD, Api, chunk
+from tests.fakes.apis import APIS, COMPLETIONS, HEAD, JSON_HEAD, Api, chunk
 from tests.fakes.backend import End, Script
 from tests.fakes.client import Answer, raw_client
 from tests.fakes.fault_stand import Stand, stand

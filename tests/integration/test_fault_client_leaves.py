@@ -60,7 +60,9 @@ async def gone(at: Stand, *, asked: int = 1) -> RequestRecord:
 @stream_or_not
 @ways_to_leave
 @pytest.mark.parametrize("moment", MOMENTS)
-async def test_a_client_that_leaves_has_its_backend_closed(api: Api, moment: str, leave: Leave, *, stream: bool) -> None:
+async def test_a_client_that_leaves_has_its_backend_closed(
+    api: Api, moment: str, leave: Leave, *, stream: bool
+) -> None:
     async with stand() as at:
         at.plays(Script(pieces(api, moment, stream=stream), End.HANG))
         async with raw_client(at.worker.port) as client:
@@ -85,7 +87,11 @@ async def test_a_client_that_leaves_while_queued_is_taken_out_and_its_place_goes
     async with stand(1, pool=PoolView(name="main", concurrency=1, queue=1)) as at:
         worker = at.worker
         at.plays(Script((free, *api.good().pieces)), api.good())
-        async with raw_client(worker.port) as first, raw_client(worker.port) as leaver, raw_client(worker.port) as next_:
+        async with (
+            raw_client(worker.port) as first,
+            raw_client(worker.port) as leaver,
+            raw_client(worker.port) as next_,
+        ):
             await first.post(api.request(), path=api.path)
             await at.accepted()
             await leaver.post(api.request(stream=stream), path=api.path)
@@ -145,7 +151,9 @@ async def test_a_client_that_leaves_while_a_connection_is_made_leaves_none_behin
 
 @all_apis
 @ways_to_leave
-async def test_a_client_that_leaves_after_comments_in_the_silence_has_its_backend_closed(api: Api, leave: Leave) -> None:
+async def test_a_client_that_leaves_after_comments_in_the_silence_has_its_backend_closed(
+    api: Api, leave: Leave
+) -> None:
     comments = CommentPolicy(first_s=0.02, every_s=0.02, untouched=True)
     async with stand(policy=WorkerPolicy(comments=comments)) as at:
         at.plays(Script((HEAD,), End.HANG))

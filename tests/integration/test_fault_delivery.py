@@ -34,7 +34,12 @@ STALLS: Final = TimerPolicy(first_event_s=40.0, stall_s=0.3, silent_max_s=0.3)
 WAYS: Final[dict[str, tuple[tuple[bytes, ...], End, Outcome, str]]] = {
     "closes": ((), End.CLOSE, Outcome.UPSTREAM_ERROR, "backend_died"),
     "resets": ((), End.RESET, Outcome.UPSTREAM_ERROR, "backend_died"),
-    "closes inside an event": ((chunk(b'data: {"choices":[{"delta":{"rea'),), End.CLOSE, Outcome.UPSTREAM_ERROR, "backend_died"),
+    "closes inside an event": (
+        (chunk(b'data: {"choices":[{"delta":{"rea'),),
+        End.CLOSE,
+        Outcome.UPSTREAM_ERROR,
+        "backend_died",
+    ),
     "ends without the end marker": ((TERMINATOR,), End.KEEP_ALIVE, Outcome.UPSTREAM_ERROR, "backend_died"),
     "breaks its framing": ((b"zz\r\n",), End.HANG, Outcome.UPSTREAM_ERROR, "backend_garbled"),
     "falls silent": ((), End.HANG, Outcome.UPSTREAM_TIMEOUT, "backend_stalled"),
@@ -68,7 +73,9 @@ async def aside(at: Stand, path: str) -> Answer:
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("mode", MODES)
-async def test_a_death_in_the_middle_of_reasoning_ends_in_an_error_event_in_every_mode(mode: Delivery, way: str) -> None:
+async def test_a_death_in_the_middle_of_reasoning_ends_in_an_error_event_in_every_mode(
+    mode: Delivery, way: str
+) -> None:
     pieces, end, outcome, code = WAYS[way]
     begun = map(chunk, (role(), thought(CHAT, "hm "), thought(CHAT, "so")))
     async with stand(policy=WorkerPolicy(timers=STALLS)) as at:
@@ -201,7 +208,9 @@ async def test_a_death_in_reasoning_that_the_client_only_heard_comments_of(mode:
 
 @pytest.mark.parametrize("leave", LEAVE, ids=["closes", "resets"])
 @pytest.mark.parametrize("mode", MODES)
-async def test_a_client_that_leaves_in_the_middle_of_reasoning_has_its_backend_closed(mode: Delivery, leave: Any) -> None:
+async def test_a_client_that_leaves_in_the_middle_of_reasoning_has_its_backend_closed(
+    mode: Delivery, leave: Any
+) -> None:
     async with stand() as at:
         at.plays(Script((HEAD, *map(chunk, (role(), thought(CHAT, "hm")))), End.HANG))
         async with raw_client(at.worker.port) as client:

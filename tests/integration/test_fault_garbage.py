@@ -225,10 +225,12 @@ MODES = [mode for mode in Delivery if mode is not Delivery.PASS]
 @pytest.mark.parametrize("cuts", ["in one read", "a chunk for each byte"])
 @pytest.mark.parametrize("what", GARBAGE)
 @pytest.mark.parametrize("mode", MODES)
-async def test_garbage_comes_through_every_delivery_and_the_answer_with_it(mode: Delivery, what: str, cuts: str) -> None:
+async def test_garbage_comes_through_every_delivery_and_the_answer_with_it(
+    mode: Delivery, what: str, cuts: str
+) -> None:
     before = (role(), chat(reasoning="hm"), chat(reasoning=" so"))
     after = (chat(content="hello"), chat(finish="stop"), DONE)
-    headers = {"X-Gateway-Reasoning": mode}
+    headers = {"X-Gateway-Reasoning": mode.value}
     async with stand(1) as at:
         at.plays(script(b"".join((*before, *after)), cuts), script(b"".join((*before, GARBAGE[what], *after)), cuts))
         clean = await asked(at, CHAT, headers=headers)

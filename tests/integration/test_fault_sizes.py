@@ -51,7 +51,7 @@ async def test_an_event_of_a_mebibyte_passes(api: Api, framing: str) -> None:
     steps = range(0, len(event), len(PIECE))
     match framing:
         case "one chunk":
-            sent = (chunk(event),)
+            sent: tuple[bytes, ...] = (chunk(event),)
         case "many chunks":
             sent = tuple(chunk(event[at : at + len(PIECE)]) for at in steps)
         case _:

@@ -228,6 +228,7 @@ async def test_after_two_deaths_with_the_same_request_in_flight_it_is_quarantine
 @stream_or_not
 async def test_who_was_only_beside_a_death_goes_on(*, stream: bool) -> None:
     """Two requests in flight on an engine that dies: both fail, both are suspects, and the innocent one is cleared."""
+
     def answering(request: Request) -> Script:
         return Script((HEAD,) if stream else (), End.HANG)
 
