@@ -69,6 +69,22 @@ async def test_a_stream_that_breaks_ends_in_an_error_event_and_is_not_retried(ap
 
 
 @all_apis
+@pytest.mark.parametrize("way", BREAKS)
+async def test_a_stream_that_breaks_under_an_http_1_0_client_ends_in_an_error_event_too(api: Api, way: str) -> None:
+    """Without chunks only the end of the connection ends the answer, so the error must be inside it."""
+    piece, end, _, code = BREAKS[way]
+    async with stand() as at:
+        at.plays(api.breaking(*filter(None, [piece]), end=end))
+        async with raw_client(at.worker.port) as client, asyncio.timeout(40):
+            await client.post(api.request(), path=api.path, version="1.0")
+            _, _, body = (await client.reader.read(-1)).partition(b"\r\n\r\n")
+        begun = b"".join(api.begun)
+        assert body.startswith(begun)
+        assert api.told(body.removeprefix(begun)) == api.names(code, status=502)
+        await at.ended(Outcome.UPSTREAM_ERROR)
+
+
+@all_apis
 @stream_or_not
 @closes_or_resets
 @pytest.mark.parametrize("sent", ["nothing", "half a head", "a head"])

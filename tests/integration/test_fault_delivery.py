@@ -168,6 +168,54 @@ async def test_what_was_held_back_for_a_tag_comes_out_before_the_error_event(
             assert late.error["code"] == "backend_died"
 
 
+CHAT_ERROR: Final = b'data: {"error":{"message":"EngineCore died","type":"InternalServerError","code":500}}\n\n'
+INSIDE: Final = {"an error": CHAT_ERROR, "an abort": chat(finish="abort")}
+
+
+@pytest.mark.parametrize("inside", INSIDE)
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("what", HELD)
+async def test_what_was_held_back_for_a_tag_comes_out_before_the_engine_s_own_error(
+    mode: Delivery, what: str, inside: str
+) -> None:
+    """Its error inside the 200 is the client's end, nothing is added; the reasoning aside ends badly as well."""
+    parts, reasoning, content = HELD[what]
+    tagged = PoolView(name="main", reasoning=ReasoningPolicy(tags=ThinkTags()))
+    async with stand(pool=tagged) as at:
+        events = (role(), *(chat(content=part) for part in parts), INSIDE[inside], DONE)
+        at.plays(Script((HEAD, *map(chunk, events), TERMINATOR)))
+        seen = await asked(at, mode)
+        record = await at.ended(Outcome.UPSTREAM_ERROR)
+        assert (record.ending, record.error_code) == (Ending.COMPLETE, "")
+        assert seen.events[-1] == DONE
+        found = read_chat(seen.body)
+        assert (len(found.errors), found.done) == (inside == "an error", 1)
+        if mode is Delivery.TAGS:
+            assert inlined(found.content[0]) == (reasoning, content)
+        else:
+            assert found.engine_text() == ("" if mode in HIDING else reasoning, content)
+        if mode is Delivery.SIDE:
+            late = await aside(at, seen.headers[NAME])
+            assert read_chat(late.body).engine_text() == (reasoning, "")
+            assert (late.error["code"], late.events[-1]) == ("backend_died", DONE)
+
+
+@pytest.mark.parametrize("leave", LEAVE, ids=["closes", "resets"])
+async def test_the_reasoning_of_a_client_that_leaves_after_its_end_marker_ended_well(leave: Any) -> None:
+    async with stand() as at:
+        events = (role(), thought(CHAT, "hm"), chat(content="hello"), chat(finish="stop"), DONE)
+        at.plays(Script((HEAD, *map(chunk, events)), End.HANG))
+        async with raw_client(at.worker.port) as client:
+            await post(client, Delivery.SIDE)
+            path = (await client.until(DONE)).headers[NAME]
+            leave(client)
+            await at.cancelled(await at.accepted())
+        await at.ended(Outcome.OK)
+        late = await aside(at, path)
+        assert (read_chat(late.body).engine_text(), b"error" in late.body) == (("hm", ""), False)
+        assert late.events[-1] == DONE
+
+
 @pytest.mark.parametrize("end", [End.CLOSE, End.RESET], ids=["closes", "resets"])
 @pytest.mark.parametrize("mode", Delivery)
 async def test_a_finish_that_waited_for_the_usage_comes_out_before_the_error_event(mode: Delivery, end: End) -> None:

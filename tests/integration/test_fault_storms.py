@@ -129,11 +129,14 @@ async def test_a_storm_of_4xx_is_relayed_and_ejects_nobody(api: Api, status: int
 @all_apis
 @stream_or_not
 @pytest.mark.parametrize("status", [429, 503])
-async def test_a_storm_of_429_or_503_is_backpressure_and_ejects_nobody(api: Api, status: int, *, stream: bool) -> None:
+@pytest.mark.parametrize("bounded", [False, True], ids=["", "with a queue"])
+async def test_a_storm_of_429_or_503_is_backpressure_and_ejects_nobody(
+    api: Api, status: int, *, stream: bool, bounded: bool
+) -> None:
     """While all are busy each answers for itself, with a time to come back; whoever is free again gets the next one."""
     body = b'{"error":{"message":"too many"}}'
     busy = Script((answer(body, status=status, headers="retry-after: 3\r\n"),))
-    async with stand() as at:
+    async with stand(pool=PoolView(name="main", concurrency=1 if bounded else 0)) as at:
         control = control_of(at)
         at.plays(*[busy] * 30)
         async with raw_client(at.worker.port) as client:
