@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 import pytest
@@ -15,6 +16,7 @@ import pytest
 from gateway.core.admission.keys import Key, KeyLimits, digest_of
 from gateway.core.link.messages import RequestRecord
 from gateway.core.routing.snapshot import CommentPolicy, PoolView, TimerPolicy, WorkerPolicy
+from gateway.core.stream.http1 import TERMINATOR
 from gateway.core.stream.summary import Ending, Outcome
 from tests.fakes.apis import APIS, CHAT, HEAD, JSON_HEAD, Api, chunk
 from tests.fakes.backend import End, Script
@@ -112,20 +114,21 @@ async def test_a_client_that_leaves_while_queued_is_taken_out_and_its_place_goes
 
 @ways_to_leave
 async def test_leaving_in_the_moment_of_one_s_turn_gives_the_place_back(leave: Leave) -> None:
-    """The place is given and the client is gone in the same turn of the loop, in whichever order."""
+    """The place is given and the client is gone in the same turn of the loop: every distance of the two is tried."""
     async with stand(1, pool=PoolView(name="main", concurrency=1)) as at:
         worker = at.worker
-        for number in range(12):
-            free = asyncio.Event()
-            at.plays(Script((free, *CHAT.good().pieces)), *[CHAT.good()] * 2)
+        for turns in range(-12, 13):
+            free, whole = asyncio.Event(), (HEAD, *map(chunk, (*CHAT.begun, *CHAT.ending)))
+            at.plays(Script((*whole, free, TERMINATOR)), *[CHAT.good()] * 2)
             async with raw_client(worker.port) as first, raw_client(worker.port) as leaver:
                 await first.post(CHAT.request())
-                await worker.until(lambda: bool(worker.desk.in_flight))
+                await first.until(CHAT.stream)
                 await leaver.post(CHAT.request())
                 await worker.until(lambda: worker.gate.flows() == {"main": {"": (1, 1)}})
-                order = [free.set, lambda leaver=leaver: leave(leaver)]
-                for step in order if number % 2 else reversed(order):
-                    step()
+                (free.set if turns > 0 else partial(leave, leaver))()
+                for _ in range(abs(turns)):
+                    await asyncio.sleep(0)
+                (partial(leave, leaver) if turns > 0 else free.set)()
                 await first.answer()
             await worker.until(lambda: worker.gate.flows() == {} and worker.desk.in_flight == {})
             async with raw_client(worker.port) as after:
