@@ -1,7 +1,8 @@
 """A worker with backends for tests of faults, which must be at rest again at the end, whatever happened.
 
-At rest: no request is in flight, waits, or is counted for a key; no exchange, connection, task or descriptor is left of
-what the test did.  Everything is waited for, nothing is timed.
+At rest: no request is in flight, waits, or is counted for a key; no exchange, connection, task, timer or descriptor is
+left of what the test did (timers in fake time only: uvloop does not tell of them).  Everything is waited for, nothing
+is timed.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ class Stand:
             raise AssertionError(f"{self.worker.records} after {self.asked} requests upstream")
         return record
 
-    async def comes_to_rest(self, *, tasks: int, descriptors: int) -> None:
+    async def comes_to_rest(self, *, tasks: int, timers: int, descriptors: int) -> None:
         """Wait until nothing is left of what was asked; raises AssertionError when something stays."""
         self.worker.upstreams.close()
         what: dict[str, object] = {}
@@ -79,6 +80,7 @@ class Stand:
                 clients=len(worker.server.connections),
                 upstream=sum(it.open_connections for it in self.backends),
                 tasks=max(0, len(asyncio.all_tasks()) - tasks),
+                timers=max(0, armed_timers() - timers),
                 descriptors=max(0, open_descriptors() - descriptors),
             )
             return not any(what.values())
@@ -110,10 +112,15 @@ async def stand(
         views = [backend_view(it.url, name) for it, name in zip(made, "abcd", strict=False)]
         worker.serve(views, policy=policy, pools=[pool or PoolView(name="main")])
         await _warm_up(worker)
-        tasks, descriptors = len(asyncio.all_tasks()), open_descriptors()
+        tasks, timers, descriptors = len(asyncio.all_tasks()), armed_timers(), open_descriptors()
         it = Stand(worker, tuple(made))
         yield it
-        await it.comes_to_rest(tasks=tasks, descriptors=descriptors)
+        await it.comes_to_rest(tasks=tasks, timers=timers, descriptors=descriptors)
+
+
+def armed_timers() -> int:
+    """Of the running loop, where it tells."""
+    return sum(not it.cancelled() for it in getattr(asyncio.get_running_loop(), "_scheduled", ()))
 
 
 def open_descriptors() -> int:

@@ -78,6 +78,24 @@ async def test_a_client_that_leaves_has_its_backend_closed(
         await gone(at)
 
 
+@pytest.mark.looptime
+@all_apis
+@stream_or_not
+@pytest.mark.parametrize("moment", MOMENTS)
+async def test_a_client_that_leaves_leaves_no_timer_behind(api: Api, moment: str, *, stream: bool) -> None:
+    """The stand looks at timers where the loop can tell of them, which uvloop does not."""
+    comments = CommentPolicy(first_s=30, every_s=30, untouched=True)
+    async with stand(policy=WorkerPolicy(timers=TimerPolicy(total_s=900), comments=comments)) as at:
+        at.plays(Script(pieces(api, moment, stream=stream), End.HANG))
+        async with raw_client(at.worker.port) as client:
+            await client.post(api.request(stream=stream), path=api.path)
+            exchange = await at.accepted()
+            await exchange.played.wait()
+            client.close()
+            await at.cancelled(exchange)
+        await gone(at)
+
+
 @all_apis
 @stream_or_not
 @ways_to_leave
