@@ -41,7 +41,7 @@ LEAVE_BOUND_S: Final = 0.2
 KILL_BOUND_S: Final = 0.5
 """The most, for every stream."""
 
-_PATIENCE_S: Final = 20.0
+_PATIENCE_S: Final = 40.0
 _NAMES: Final = dict(zip(PATHS, ("chat", "completions", "responses", "messages"), strict=True))
 
 ALL: Final = "all four"

@@ -126,7 +126,7 @@ async def test_a_kept_connection_that_dies_under_the_next_request_is_a_502_and_n
     api: Api, end: End, *, stream: bool
 ) -> None:
     """The request was written: the backend may have begun, whatever the connection was used for before."""
-    async with stand(1) as at:
+    async with stand(1, policy=WorkerPolicy(timers=Timers(upstream_idle_s=600))) as at:
         at.plays(api.good(stream=stream), Script((), end))
         assert (await asked(at, api, stream=stream)).status == 200
         seen = await asked(at, api, stream=stream)
@@ -178,9 +178,12 @@ async def test_a_death_gives_the_place_on_the_backend_to_the_next_that_waits(api
 # --- real processes ---
 
 
-async def streaming(at: Stand, server: SimulatedServer, end: Callable[[], None]) -> dict[str, tuple[bytes, Answer]]:
+async def streaming(
+    at: Stand, server: SimulatedServer, end: Callable[[], None], *, stall_s: float
+) -> dict[str, tuple[bytes, Answer]]:
     """Endless streams of all four APIs; what was there when ``end`` was called, and what it came to."""
-    at.worker.serve([backend_view(f"http://127.0.0.1:{server.port}")], policy=WorkerPolicy(timers=Timers(stall_s=1.0)))
+    timers = Timers(stall_s=stall_s, silent_max_s=stall_s)
+    at.worker.serve([backend_view(f"http://127.0.0.1:{server.port}")], policy=WorkerPolicy(timers=timers))
     clients = [raw_client(at.worker.port) for _ in APIS]
     found: dict[str, tuple[bytes, Answer]] = {}
     opened = [await it.__aenter__() for it in clients]
@@ -208,24 +211,24 @@ def stopped(server: SimulatedServer) -> Callable[[], None]:
 
 
 @pytest.mark.parametrize(
-    "ends, outcome, code, status",
+    "ends, stall_s, outcome, code",
     [
-        (killed, Outcome.UPSTREAM_ERROR, "backend_died", 502),
-        (stopped, Outcome.UPSTREAM_TIMEOUT, "backend_stalled", 504),
+        (killed, 600.0, Outcome.UPSTREAM_ERROR, "backend_died"),
+        (stopped, 2.0, Outcome.UPSTREAM_TIMEOUT, "backend_stalled"),
     ],
     ids=["SIGKILL", "SIGTERM and silence"],
 )
 async def test_an_engine_process_that_ends_under_its_streams_ends_each_by_an_error_event(
-    start: Callable[..., SimulatedServer], ends: Any, outcome: Outcome, code: str, status: int
+    start: Callable[..., SimulatedServer], ends: Any, stall_s: float, outcome: Outcome, code: str
 ) -> None:
     """A simulated vLLM in a process of its own, with one stream of each API; the real one is in ``tests/live``."""
     server = start(sigterm="hang", speed=1.0)
     async with stand(0) as at:
-        for name, (before, seen) in (await streaming(at, server, ends(server))).items():
+        for name, (before, seen) in (await streaming(at, server, ends(server), stall_s=stall_s)).items():
             api = next(it for it in APIS if it.name == name)
             assert (seen.status, seen.whole) == (200, True), name
             assert seen.body.startswith(before)
-            assert api.told_last(seen.body) == api.names(code, status=status)
+            assert api.told_last(seen.body) == api.names(code, status=504 if ends is stopped else 502)
             assert b'"finish_reason":"' not in seen.body
         await at.worker.record(3)
         assert {(it.outcome, it.error_code, it.attempts) for it in at.worker.records} == {(outcome, code, 1)}

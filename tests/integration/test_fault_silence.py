@@ -146,13 +146,14 @@ async def test_silence_inside_an_answer_in_one_piece_is_a_504_or_a_cut(api: Api)
 
 # --- half-open TCP, in real time ----------------------------------------------------------------------------------
 
-SOON = TimerPolicy(connect_s=0.3, first_event_s=0.3, stall_s=0.3, silent_max_s=0.3, client_write_s=0.3)
-SLOW_START = TimerPolicy(connect_s=0.3, first_event_s=PATIENCE_S, stall_s=0.3, silent_max_s=0.3)
+SOON = TimerPolicy(first_event_s=0.5, client_write_s=0.5, upstream_idle_s=600)
+STALLS = TimerPolicy(stall_s=1.0, silent_max_s=1.0)
+KEPT = TimerPolicy(upstream_idle_s=600)
 
 
 @all_apis
 async def test_a_half_open_backend_is_found_in_the_middle_of_a_stream(api: Api) -> None:
-    async with stand(policy=WorkerPolicy(timers=SLOW_START)) as at:
+    async with stand(policy=WorkerPolicy(timers=STALLS)) as at:
         at.plays(api.breaking(end=End.HANG))
         async with raw_client(at.worker.port) as client:
             await client.post(api.request(), path=api.path)
@@ -176,7 +177,7 @@ async def test_a_kept_connection_to_a_half_open_backend_is_found_and_the_request
     api: Api, size: int, *, stream: bool
 ) -> None:
     """A long request fills every buffer on the way and is never taken; a short one is written and never answered."""
-    async with stand(1) as at:
+    async with stand(1, policy=WorkerPolicy(timers=KEPT)) as at:
         at.plays(api.good(stream=stream))
         assert (await asked(at, api, stream=stream)).status == 200
         at.worker.serve([backend_view(at.a.url)], policy=WorkerPolicy(timers=SOON))
@@ -189,6 +190,7 @@ async def test_a_kept_connection_to_a_half_open_backend_is_found_and_the_request
         at.a.drop_connections(reset=True)
 
 
+@pytest.mark.looptime
 @all_apis
 @stream_or_not
 async def test_a_backend_that_takes_no_connection_is_passed_over_or_a_503_in_the_time_for_connecting(
@@ -197,7 +199,7 @@ async def test_a_backend_that_takes_no_connection_is_passed_over_or_a_503_in_the
     with mute_listener() as port:
         async with stand(1) as at:
             mute = backend_view(f"http://127.0.0.1:{port}", "mute")
-            policy = WorkerPolicy(timers=TimerPolicy(connect_s=0.3))
+            policy = WorkerPolicy(timers=TimerPolicy(connect_s=2.0))
             at.worker.serve([mute], policy=policy)
             seen = await asked(at, api, stream=stream)
             assert (seen.status, api.refused(seen)) == (503, api.names("nothing_serving", status=503))
