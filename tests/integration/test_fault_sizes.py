@@ -166,8 +166,9 @@ SMALL_BUFFER = 32 * 1024
 @all_apis
 @stream_or_not
 async def test_a_slow_reader_gets_every_byte_and_the_engine_is_read_no_faster(api: Api, *, stream: bool) -> None:
-    event = large(api, 20_000)
-    whole = b'{"x":"' + PIECE * 160 + b'"}'
+    """40 MB: more than what the sockets on the way may hold between them."""
+    event = large(api, 80_000)
+    whole = b'{"x":"' + PIECE * 640 + b'"}'
     flow = (HEAD, *map(chunk, (*api.opening, *[event] * 500, *api.ending)), TERMINATOR)
     pieces = flow if stream else (JSON_HEAD % len(whole), *cut(whole, range(0, len(whole), 65536)))
     async with stand(client_buffer_bytes=SMALL_BUFFER) as at:
