@@ -86,6 +86,10 @@ soak: $(STAMP) ## 100,000 short streams, 5 % of the clients leaving: does memory
 figures: $(STAMP) ## the published figures of the simulated deployments, measured by the gateway in real time (ten minutes)
 	$(BIN)/python -m benchmarks.published
 
+.PHONY: figures-routing
+figures-routing: $(STAMP) ## the policies of routing side by side, over unequal simulated engines (an hour)
+	$(BIN)/python -m benchmarks.unequal
+
 .PHONY: docs
 docs: $(STAMP) ## write the reference pages from the catalogues in the code
 	$(BIN)/python -m docs.reference

@@ -10,27 +10,34 @@ import http.client
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from subprocess import Popen
+from types import MappingProxyType
 from typing import Any, Final
 
 from benchmarks import launch
 from benchmarks.pacekeeper import BINARY
+from gateway.core.routing.reading import parse_metrics
 
 _READY_WITHIN_S: Final = 60.0
 _ASK_S: Final = 10.0
 _POLL_S: Final = 0.05
 _PAGE: Final = 500
+_NOTHING: Final[Mapping[str, object]] = MappingProxyType({})
+_NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 FAST_LOAD: Final = 20_000.0
 """Loads half an hour in a tenth of a second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineStart:
-    """How an engine is started: ``speed`` times faster than real, a token in every ``interval``-th event only."""
+    """How an engine is started: ``speed`` times faster than real, a token in every ``interval``-th event only.
+
+    ``drift``: what is wrong with its box before it is asked for anything, as its control port takes it.
+    """
 
     preset: str
     speed: float = 1.0
@@ -38,12 +45,14 @@ class EngineStart:
     seed: int = 0
     is_warm: bool = False
     interval: int = 1
+    drift: Mapping[str, object] | None = None
 
-    def command(self, folder: Path, port: int) -> list[str]:
+    def command(self, folder: Path, port: int, control_port: int) -> list[str]:
         """The command line."""
         return [
             *(str(BINARY), "simulate-engine", "--preset", self.preset, "--port", str(port)),
             *("--speed", f"{self.speed:g}", "--load-speed", f"{self.load_speed:g}", "--seed", str(self.seed)),
+            *("--control-port", str(control_port)),
             *("--sigterm", "abort", "--card", str(folder / f"card-{port}"), *(["--warm"] if self.is_warm else [])),
             *("--", "--reasoning-parser", "any", "--enable-per-request-metrics"),
             *("--stream-interval", str(self.interval)),
@@ -60,41 +69,72 @@ class Engine:
     port: int
     pid: int
     loaded_in_s: float
+    control_port: int
+
+    def inject(self, drift: Mapping[str, object]) -> None:
+        """Put an injection in force, or with magnitude 0 out of it."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.control_port, timeout=_ASK_S)
+        try:
+            connection.request("POST", "/drift", json.dumps(drift))
+            answer = connection.getresponse()
+            if answer.status != 200:
+                raise AssertionError(f"the engine does not take {drift}: {answer.read()[:300]!r}")
+        finally:
+            connection.close()
+
+    def generated(self) -> float:
+        """Tokens that it has generated since it started, by its own counter."""
+        page = fetched(self.port, "/metrics")
+        return parse_metrics(page, read_at=0.0).generation_tokens or 0.0
 
 
 @contextmanager
 def engine(folder: Path, start: EngineStart, *, core: int | None = None) -> Iterator[Engine]:
     """A simulated engine that serves, for the length of the block; raises launch.NotStarted."""
-    [port] = launch.free_ports(1)
+    port, control_port = launch.free_ports(2)
     log = folder / f"engine-{port}.log"
-    with launch.running(start.command(folder, port), log, core=core) as process:
+    with launch.running(start.command(folder, port, control_port), log, core=core) as process:
         _await_first_line(process, log)
         began_s = time.monotonic()
         await_status_200(process, port, path="/health", log=log)
-        yield Engine(port=port, pid=process.pid, loaded_in_s=time.monotonic() - began_s)
+        loaded_in_s = time.monotonic() - began_s
+        made = Engine(port=port, pid=process.pid, loaded_in_s=loaded_in_s, control_port=control_port)
+        if start.drift is not None:
+            made.inject(start.drift)
+        yield made
 
 
 class Gateway:
-    """The real gateway, as its clients (``port``) and operators see it."""
+    """The real gateway, as its clients (``port``) and operators see it.
 
-    def __init__(self, folder: Path, *, ports: tuple[int, int], engine_port: int) -> None:
+    ``engines`` are ports by the names of the backends; ``pool`` and ``more`` are further settings.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        ports: tuple[int, int],
+        engines: Mapping[str, int],
+        pool: Mapping[str, object] = _NOTHING,
+        more: Mapping[str, object] = _NOTHING,
+    ) -> None:
         self.port, self.operators_port = ports
         self._folder = folder
-        self._engine_port = engine_port
+        self._engines = engines
+        self._pool = pool
+        self._more = more
 
     def command(self) -> list[str]:
         """Write the configuration; the command line."""
+        backends = [{"name": name, "url": f"http://127.0.0.1:{port}"} for name, port in self._engines.items()]
         settings = {
             "clients": {"listen": [f"127.0.0.1:{self.port}"], "drain_s": 1},
             "operators": {"listen": [f"127.0.0.1:{self.operators_port}"]},
-            "pools": [
-                {
-                    "name": "simulated",
-                    "backends": [{"name": "simulated", "url": f"http://127.0.0.1:{self._engine_port}"}],
-                }
-            ],
+            "pools": [{"name": "simulated", "backends": backends, **self._pool}],
             "store": {"path": str(self._folder / "history.db")},
             "runtime_dir": str(self._folder / "run"),
+            **self._more,
         }
         path = self._folder / "gateway.yaml"
         path.write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")  # every JSON text is YAML
@@ -131,20 +171,15 @@ class Gateway:
             if before is None or all(_ended_wall(record) <= from_wall for record in records):
                 return found
 
+    def fetched(self, path: str) -> bytes:
+        """What operators get for GET ``path``; raises AssertionError for an error."""
+        return self._get(path, self._token())
+
     def _token(self) -> str:
         return (self._folder / "run" / "admin.token").read_text(encoding="utf-8").strip()
 
-    def _get(self, path: str, token: str = "") -> bytes:
-        connection = http.client.HTTPConnection("127.0.0.1", self.operators_port, timeout=_ASK_S)
-        try:
-            connection.request("GET", path, headers={"Authorization": f"Bearer {token}"} if token else {})
-            answer = connection.getresponse()
-            body = answer.read()
-        finally:
-            connection.close()
-        if answer.status != 200:
-            raise AssertionError(f"{answer.status} for {path}: {body[:300]!r}")
-        return body
+    def _get(self, path: str, token: str) -> bytes:
+        return fetched(self.operators_port, path, headers={"Authorization": f"Bearer {token}"})
 
 
 def _ended_wall(record: dict[str, Any]) -> float:
@@ -154,13 +189,39 @@ def _ended_wall(record: dict[str, Any]) -> float:
 @contextmanager
 def gateway(folder: Path, engine_port: int) -> Iterator[Gateway]:
     """The gateway in front of an engine, serving, for the length of the block; raises launch.NotStarted."""
-    folder.mkdir(parents=True, exist_ok=True)
+    made = Gateway(folder, ports=free_pair(), engines={"simulated": engine_port})
+    with serving(made, folder):
+        yield made
+
+
+def free_pair() -> tuple[int, int]:
+    """Two ports that nobody listens on at the moment."""
     clients, operators = launch.free_ports(2)
-    made = Gateway(folder, ports=(clients, operators), engine_port=engine_port)
+    return clients, operators
+
+
+@contextmanager
+def serving(made: Gateway, folder: Path) -> Iterator[Popen[bytes]]:
+    """A gateway that serves, for the length of the block; raises launch.NotStarted."""
+    folder.mkdir(parents=True, exist_ok=True)
     log = folder / "gateway.log"
     with launch.running(made.command(), log, core=None) as process:
-        await_status_200(process, clients, path="/ready", log=log)
-        yield made
+        await_status_200(process, made.port, path="/ready", log=log)
+        yield process
+
+
+def fetched(port: int, path: str, *, headers: Mapping[str, str] = _NO_HEADERS) -> bytes:
+    """What a server on this machine answers with 200; raises AssertionError for any other status."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_ASK_S)
+    try:
+        connection.request("GET", path, headers=headers)
+        answer = connection.getresponse()
+        body = answer.read()
+    finally:
+        connection.close()
+    if answer.status != 200:
+        raise AssertionError(f"{answer.status} for {path}: {body[:300]!r}")
+    return body
 
 
 def await_status_200(process: Popen[bytes], port: int, *, path: str, log: Path) -> None:

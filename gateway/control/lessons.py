@@ -14,7 +14,7 @@ from gateway.control import inbox
 from gateway.control.inbox import Action
 from gateway.control.link import WorkerRef
 from gateway.core.link.messages import BackendFailure, Pace, Quarantine
-from gateway.core.routing.curve import Curve, CurveBook, differs
+from gateway.core.routing.curve import OLD_S, Curve, CurveBook, differs
 from gateway.core.routing.evidence import ENDED_WELL, ENGINE_DEAD, HealthEvent, Probed, ProbeResult
 from gateway.core.routing.poison import PoisonBook, Quarantined, Released, Verdict
 from gateway.core.routing.policy import PoisonPolicy, Policy
@@ -24,6 +24,9 @@ from gateway.telemetry.events import EventName
 
 TELL_S: Final = 3.0
 """Between two curves of one backend, at least: they move slowly, and each costs every worker its predictions."""
+
+MANY: Final = 0.25
+"""Strangers are told when their number has changed by more than this part, and by more than one."""
 
 ILL: Final = frozenset({ProbeResult.REFUSED, ProbeResult.UNREACHABLE, ProbeResult.BAD_STATUS})
 """Results of probes that confirm a death.  A busy engine answers late."""
@@ -37,7 +40,7 @@ class Lessons:
         self._books: dict[str, CurveBook] = {}
         self._slow_start_s: dict[str, float] = {}
         self._routed: frozenset[str] = frozenset()
-        self._told: dict[str, tuple[float, Curve]] = {}
+        self._told: dict[str, tuple[float, Pace]] = {}
         self._told_changes = 0
         self._told_quarantined: tuple[Quarantined, ...] = ()
         self.configure(runtime)
@@ -54,26 +57,27 @@ class Lessons:
 
     # --- how fast engines are -------------------------------------------------------------------------------------
 
-    def read(self, backend: str, reading: EngineReading, *, serving_since: float) -> None:
-        """An engine's numbers; those of its slow start say nothing of its pace."""
+    def read(self, backend: str, reading: EngineReading, *, serving_since: float, ours: int | None = None) -> None:
+        """An engine's numbers, and how many of its requests are ours; those of its slow start do not count."""
         book = self._books.get(backend)
         if book is not None and reading.read_at - serving_since >= self._slow_start_s[backend]:
-            book.add(reading)
+            book.add(reading, ours=ours)
 
-    def curve(self, backend: str, *, now: float) -> Curve:
+    def curve(self, backend: str) -> Curve:
         """What is known of a backend's pace."""
         book = self._books.get(backend)
-        return () if book is None else book.curve(now=now)
+        return () if book is None else book.curve()
 
     def _paces(self, now: float) -> Iterator[Action]:
         for name in self._routed:
-            told_at, told = self._told.get(name, (-TELL_S, ()))
+            told_at, told = self._told.get(name, (-TELL_S, Pace(backend=name, curve=())))
             if now - told_at < TELL_S:
                 continue
-            curve = self.curve(name, now=now)
-            if differs(told, curve):
-                self._told[name] = now, curve
-                yield inbox.Broadcast(Pace(backend=name, curve=curve))
+            book = self._books[name]
+            pace = Pace(backend=name, curve=book.curve(), strangers=book.strangers(), old=book.is_old(now=now))
+            if _is_news(told, pace) or (pace.old and now - told_at >= OLD_S):
+                self._told[name] = now, pace
+                yield inbox.Broadcast(pace)
 
     # --- what they die of -----------------------------------------------------------------------------------------
 
@@ -113,8 +117,8 @@ class Lessons:
         """A worker has connected: it knows nothing, or what it was told by an earlier life."""
         if self.poison.suspects or self.poison.quarantined:
             yield inbox.SendTo(worker, self._quarantine())
-        for name, (_, curve) in self._told.items():
-            yield inbox.SendTo(worker, Pace(backend=name, curve=curve))
+        for _, pace in self._told.values():
+            yield inbox.SendTo(worker, pace)
 
     def tick(self, *, now: float) -> Iterator[Action]:
         """Forget what is over; tell what has changed."""
@@ -136,6 +140,12 @@ class Lessons:
     def _quarantine(self) -> Quarantine:
         until = {it.fingerprint: it.until for it in self.poison.quarantined}
         return Quarantine(suspects=self.poison.suspects, until=until)
+
+
+def _is_news(told: Pace, now: Pace) -> bool:
+    """Whether workers should hear it: the curve, or by how much more than a few the strangers, or how old it is."""
+    strangers = abs(now.strangers - told.strangers)
+    return differs(told.curve, now.curve) or told.old != now.old or strangers > max(1, MANY * told.strangers)
 
 
 def _told(verdict: Verdict, now: float) -> Action:

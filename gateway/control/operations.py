@@ -116,7 +116,7 @@ class ControlOperations:
             now=now,
             wall=self._wall(),
         )
-        return tuple(replace(report, curve=self._lessons.curve(report.name, now=now)) for report in reports)
+        return tuple(replace(report, curve=self._lessons.curve(report.name)) for report in reports)
 
     def backend(self, name: str) -> BackendReport | None:
         """One backend, or None."""

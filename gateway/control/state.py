@@ -212,7 +212,8 @@ class ControlState:
                 },
             )
         if (since := self.fleet.serving_since(news.backend)) is not None:
-            self.lessons.read(news.backend, news.reading, serving_since=since)
+            ours = self.roster.in_flight().get(news.backend, 0)
+            self.lessons.read(news.backend, news.reading, serving_since=since, ours=ours)
         if news.reading.generation_tokens is not None:
             tokens, read_at = news.reading.generation_tokens, news.reading.read_at
             yield inbox.Broadcast(Pulse(backend=news.backend, generation_tokens=tokens, read_at=read_at))

@@ -16,7 +16,15 @@ from typing import assert_never
 from gateway.core.link.messages import Pace
 from gateway.core.request.body import ParsedBody
 from gateway.core.request.session import session_of
-from gateway.core.routing.choices import Load, Weigh, by_session, fastest, least_by_weight, power_of_two
+from gateway.core.routing.choices import (
+    Load,
+    Weigh,
+    by_session,
+    fastest,
+    least_by_weight,
+    power_of_two,
+    to_be_tried,
+)
 from gateway.core.routing.curve import Curve, predict
 from gateway.core.routing.policy import Policy, RoutingPolicy
 from gateway.core.routing.rendezvous import number_of
@@ -30,16 +38,17 @@ MAX_PREDICTIONS = 4096
 
 @dataclass(slots=True)
 class _Pace:
-    """One backend's curve, and what was read off it."""
+    """One backend's curve, how many strangers are always there, and what was read off it."""
 
     curve: Curve
+    strangers: int
     predictions: dict[int, float | None] = field(default_factory=dict)
 
     def at(self, streams: int) -> float | None:
         if streams not in self.predictions:
             if len(self.predictions) >= MAX_PREDICTIONS:
                 self.predictions.clear()
-            self.predictions[streams] = predict(self.curve, streams)
+            self.predictions[streams] = predict(self.curve, streams + self.strangers)
         return self.predictions[streams]
 
 
@@ -64,6 +73,7 @@ class Balancer:
         self._draw = draw or random.Random().random  # noqa: S311 - spreads load, keeps no secret
         self._rules: dict[str, _Rule] = {}  # of pools that are not plain
         self._paces: dict[str, _Pace] = {}
+        self._old: set[str] = set()  # those of which one request should find out how they are now
         self._seeds: dict[str, int] = {}
         self._busy_until: dict[str, float] = {}
 
@@ -83,11 +93,15 @@ class Balancer:
         for owned in (self._paces, self._busy_until):
             for name in [name for name in owned if name not in self._seeds]:
                 del owned[name]
+        self._old &= self._seeds.keys()
         self._settle()
 
     def learn(self, pace: Pace) -> None:
         """A backend was measured."""
-        self._paces[pace.backend] = _Pace(pace.curve)
+        self._paces[pace.backend] = _Pace(pace.curve, pace.strangers)
+        self._old.discard(pace.backend)
+        if pace.old:
+            self._old.add(pace.backend)
 
     def busy(self, backend: str, busy_s: float) -> None:
         """``backend`` said that it cannot take more at present."""
@@ -136,6 +150,9 @@ class Balancer:
             case Policy.SESSION if session is not None:
                 return by_session(backends, load, session=session, seeds=self._seeds, weigh=weigh)
             case Policy.MEASURED_RATE:
+                if self._old and (tried := to_be_tried(backends, load, old=self._old)) is not None:
+                    self._old.discard(tried.name)
+                    return tried
                 return fastest(backends, load, rate=self._rate, weigh=weigh, draw=self._draw, turn=turn)
             case Policy.SESSION | Policy.LEAST_IN_FLIGHT:
                 if weigh is None:

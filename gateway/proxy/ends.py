@@ -42,8 +42,8 @@ class Ends:
         """Look what a request will be when its answer has ended; see :meth:`Background.check`."""
         self.background.check(visit, endpoint)
 
-    def of(self, visit: Visit) -> None:
-        """A request's answer has ended, however it did."""
+    def of(self, visit: Visit) -> RequestRecord:
+        """A request's answer has ended, however it did; returns its record as of now."""
         record = self._settler.record(visit)
         if visit.thing:
             self.background.look(visit.thing)
@@ -52,6 +52,7 @@ class Ends:
             self._testimony.of_end(visit, record)
         if not kept:
             self._settle(visit, record, 0)
+        return record
 
     def _settle(self, visit: Visit, record: RequestRecord, at_least: int) -> None:
         self._settler.offer(record)

@@ -21,7 +21,7 @@ from gateway.core.routing.endpoints import Endpoint, Serves
 from gateway.core.routing.headers import upstream_headers
 from gateway.core.routing.retry import may_try_elsewhere
 from gateway.core.stream.delivery.mode import Delivery
-from gateway.core.stream.summary import Dialect, Ending
+from gateway.core.stream.summary import Dialect, Ending, Outcome
 from gateway.errors import ConnectFailed, GatewayError, GatewayFault, MethodNotAllowed, NothingServing, ShuttingDown
 from gateway.proxy import envelope
 from gateway.proxy.admit import read_body, read_head
@@ -110,9 +110,9 @@ class Pipeline:
             self._refuse(visit, wire, GatewayFault("the gateway has a defect; the request was not completed"))
         finally:
             if engine:
-                self._ends.of(visit)
-            if visit.side is not None:
-                self._sides.finish(visit.side, visit.ending, visit.error)
+                record = self._ends.of(visit)
+                if visit.side is not None:
+                    self._sides.finish(visit.side, well=record.outcome is Outcome.OK)
             visit.forget()
         keep_alive = visit.keep_alive and wire.open and not self._desk.stopping
         # Answers to a client that never reads must not pile up, nor keep a connection open that is to be closed.
@@ -192,6 +192,7 @@ class Pipeline:
             dialect=dialect,
             clock=self._clock,
         )
+        visit.reached = True
         exchange = visit.exchange = Exchange(
             connection,
             wire,

@@ -157,7 +157,7 @@ class Quotas:
         if visit.entered is None:  # it was never let in
             return
         now, meter = self._clock(), self._meter(key.id)
-        meter.leave(visit.entered, now, served=visit.attempts > 0)
+        meter.leave(visit.entered, now, served=visit.reached)
         if visit.reserved is not None:
             meter.back(visit.reserved, now=now, now_wall=self._wall())
         if tokens:

@@ -16,8 +16,8 @@ from gateway.core.routing.endpoints import SIDE_ID
 from gateway.core.routing.snapshot import SidePolicy
 from gateway.core.stream.delivery.side import SideBuffer, SideEvents
 from gateway.core.stream.envelope import DONE_EVENT, error_event
-from gateway.core.stream.summary import Dialect, Ending
-from gateway.errors import BackendDied, GatewayError, Overloaded, ReaderTooSlow
+from gateway.core.stream.summary import Dialect
+from gateway.errors import BackendDied, Overloaded, ReaderTooSlow
 
 _ID_BYTES: Final = 24
 _RETRY_AFTER_S: Final = 2.0
@@ -125,9 +125,9 @@ class SideShelf:
             return None
         return stream if hmac.compare_digest(stream.key_id.encode(), key_id.encode()) else None
 
-    def finish(self, stream: SideStream, ending: Ending, error: GatewayError | None) -> None:
+    def finish(self, stream: SideStream, *, well: bool) -> None:
         """The request that ``stream`` belongs to is settled; one that nobody was told of goes at once."""
-        stream.end(well=ending is Ending.COMPLETE and error is None, now=self._clock())
+        stream.end(well=well, now=self._clock())
         if not stream.announced:
             del self._streams[stream.id]
 

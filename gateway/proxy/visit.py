@@ -69,6 +69,7 @@ class Visit:
     made = ""  # that id, or the one that the engine was told to take
     comments: Comments | None = None
     exchange: Exchange | None = None
+    reached = False  # a backend was connected to
     attempts = 0
     injected = False
     alone = False

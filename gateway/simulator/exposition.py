@@ -100,7 +100,13 @@ class Tallies:
         see["request_decode_time_seconds"].observe(decode_s)
         if tokens > 1:
             see["request_time_per_output_token_seconds"].observe(decode_s / (tokens - 1))
-            see["inter_token_latency_seconds"].observe(decode_s / (tokens - 1), tokens - 1)
+
+    def paced(self, counters: Counters) -> None:
+        """Count the gaps between tokens since this was last called: those of open answers count as they come."""
+        gaps = self.histograms["inter_token_latency_seconds"]
+        count = counters.inter_token_count - sum(gaps.counts)
+        if count > 0:
+            gaps.observe((counters.inter_token_sum_s - gaps.total) / count, count)
 
 
 class Page:
@@ -114,6 +120,7 @@ class Page:
 
     def render(self, counters: Counters, tallies: Tallies) -> bytes:
         """Return the page."""
+        tallies.paced(counters)
         self._lines = []
         self._gauges(counters)
         self._counters(counters, tallies)

@@ -24,7 +24,7 @@ from enum import StrEnum
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Self, cast
+from typing import Any, Self, cast
 
 from gateway import aio
 from tests.fakes.recordings import RecordedEnd, Recording
@@ -180,6 +180,10 @@ class ScriptedBackend:
         for connection in list(self._connections):
             connection.drop(reset=reset)
 
+    def sockets(self) -> list[Any]:
+        """The sockets of all open connections."""
+        return [connection.socket for connection in self._connections]
+
     async def start(self) -> None:
         """Listen; a second start listens where the first did."""
         loop = asyncio.get_running_loop()
@@ -303,6 +307,10 @@ class _Connection(asyncio.Protocol):
         self._writable.set()
 
     # --- serving -------------------------------------------------------------------------------------------------
+
+    @property
+    def socket(self) -> Any:
+        return self._transport.get_extra_info("socket")
 
     def abort(self) -> None:
         self._transport.abort()

@@ -50,12 +50,14 @@ class RawClient:
         self.reader = reader
         self.writer = writer
         self._answer = Answer()
+        self._body = bytearray()  # of that answer, so far
         self._parser = httptools.HttpResponseParser(self)
 
     # --- httptools' callbacks ---
 
     def on_message_begin(self) -> None:
         self._answer = Answer()
+        self._body.clear()
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._answer.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
@@ -64,7 +66,7 @@ class RawClient:
         self._answer.status = self._parser.get_status_code()
 
     def on_body(self, body: bytes) -> None:
-        self._answer.body += body
+        self._body += body
 
     def on_message_complete(self) -> None:
         self._answer.whole = True
@@ -99,17 +101,22 @@ class RawClient:
                 if not data:
                     break
                 self._parser.feed_data(data)
-        answer, self._answer = self._answer, Answer()
+        answer, self._answer = self._so_far(), Answer()
+        self._body.clear()
         return answer
 
     async def until(self, needle: bytes, *, timeout_s: float = 20.0) -> Answer:
         """Read until the body so far holds ``needle`` or is whole; returns the answer so far."""
         async with asyncio.timeout(timeout_s):
-            while needle not in self._answer.body and not self._answer.whole:
+            while needle not in self._body and not self._answer.whole:
                 data = await self.reader.read(READ_BYTES)
                 if not data:
                     break
                 self._parser.feed_data(data)
+        return self._so_far()
+
+    def _so_far(self) -> Answer:
+        self._answer.body = bytes(self._body)
         return self._answer
 
     async def at_end(self, *, timeout_s: float = 20.0) -> bool:

@@ -111,7 +111,7 @@ async def test_a_client_that_never_reads_is_held_back_in_bounded_memory_and_give
 
 async def test_a_slow_reader_gets_every_byte() -> None:
     events = [
-        b'data: {"choices":[{"index":0,"delta":{"content":"%05d' % n + b"x" * 20_000 + b'"}}]}\n\n' for n in range(500)
+        b'data: {"choices":[{"index":0,"delta":{"content":"%05d' % n + b"x" * 20_000 + b'"}}]}\n\n' for n in range(2000)
     ]
     stop = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
     async with ScriptedBackend() as backend, running_worker(client_buffer_bytes=32 * 1024) as worker:

@@ -126,8 +126,9 @@ async def test_a_session_goes_on_to_another_backend_when_its_own_is_busy_or_gone
 async def test_by_measured_rate_the_faster_backend_is_filled_first() -> None:
     async with ScriptedBackend() as a, ScriptedBackend() as b, running_worker() as worker:
         serve(worker, a, b, policy=Policy.MEASURED_RATE)
-        for name, tps in (("a", 90.0), ("b", 30.0)):
-            worker.desk.apply(Pace(backend=name, curve=(CurvePoint(streams=1, tps=tps),)))
+        for name, tps in (("a", 100.0), ("b", 30.0)):
+            curve = tuple(CurvePoint(streams=streams, tps=tps / streams) for streams in (1, 2, 3, 4))
+            worker.desk.apply(Pace(backend=name, curve=curve))
         for backend in (a, b):
             backend.add(*[Script((), End.HANG)] * 8)
         async with asyncio.TaskGroup() as group:

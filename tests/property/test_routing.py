@@ -90,33 +90,79 @@ def test_every_way_chooses_one_that_was_offered(named: list[str], data: st.DataO
 
 
 @given(st.dictionaries(st.integers(0, 12), st.floats(0.5, 500), min_size=1, max_size=8), st.integers(1, 10_000))
-def test_a_prediction_lies_between_its_neighbours_and_never_says_more_than_the_engine_did(
+def test_a_prediction_lies_between_its_neighbours_and_outside_of_them_falls_slowly_with_streams(
     measured: dict[int, float], streams: int
 ) -> None:
     curve = tuple(CurvePoint(streams=2.0**at, tps=tps) for at, tps in sorted(measured.items()))
     predicted = predict(curve, streams)
     assert predicted is not None
-    assert 0 < predicted <= max(measured.values()) * (1 + 1e-9)
-    if streams <= curve[-1].streams:
-        assert predicted >= min(measured.values()) * (1 - 1e-9)
-    else:
-        assert math.isclose(predicted * streams, curve[-1].tps * curve[-1].streams)
+    if curve[0].streams <= streams <= curve[-1].streams:
+        assert min(measured.values()) * (1 - 1e-9) <= predicted <= max(measured.values()) * (1 + 1e-9)
+        return
+    nearest = curve[0] if streams < curve[0].streams else curve[-1]
+    further = nearest.streams / streams
+    bounds = sorted((nearest.tps, nearest.tps * further))
+    assert bounds[0] <= predicted <= bounds[1], "slower among more, and no faster than its part of all tokens allows"
 
 
-readings = st.tuples(st.floats(0.1, 100), st.none() | st.floats(-100, 1e6), st.none() | st.integers(0, 5000))
+counts = st.none() | st.integers(0, 5000)
+readings = st.tuples(
+    st.floats(0.1, 1000), st.none() | st.floats(-100, 1e6), counts, counts, st.none() | st.floats(-10, 1e5), counts
+)
 
 
 @given(st.lists(readings, max_size=60))
-def test_whatever_is_read_a_curve_is_in_order_and_finite(steps: list[tuple[float, float | None, int | None]]) -> None:
-    book, now, tokens = CurveBook(), 0.0, 0.0
-    for span_s, gained, running in steps:
+def test_whatever_is_read_a_curve_is_in_order_and_finite(
+    steps: list[tuple[float, float | None, int | None, int | None, float | None, int | None]],
+) -> None:
+    book, now, tokens, decoded_s = CurveBook(), 0.0, 0.0, 0.0
+    for span_s, gained, running, waiting, decoding_s, ours in steps:
         now += span_s
         tokens = max(0.0, tokens + (gained or 0.0))
-        generation = None if gained is None else tokens
-        book.add(EngineReading(read_at=now, generation_tokens=generation, running=running))
-    curve = book.curve(now=now)
+        decoded_s = max(0.0, decoded_s + (decoding_s or 0.0))
+        reading = EngineReading(
+            read_at=now,
+            generation_tokens=None if gained is None else tokens,
+            running=running,
+            waiting=waiting,
+            decode_s=None if decoding_s is None else decoded_s,
+        )
+        book.add(reading, ours=ours)
+        assert 0 <= book.strangers() <= 10_000
+    curve = book.curve()
     assert all(math.isfinite(it.tps) and it.tps > 0 and it.streams >= 1 for it in curve)
     assert all(a.streams < b.streams for a, b in pairwise(curve))
+    predicted = [predict(curve, streams) for streams in (1, 7, 100_000)]
+    assert all(it is None or (math.isfinite(it) and it > 0) for it in predicted)
+
+
+@given(
+    st.lists(st.floats(0.2, 5.0), min_size=2, max_size=4),
+    st.lists(st.sampled_from([1, 2, 4, 8, 16]), min_size=1, max_size=8),
+)
+def test_an_engine_that_becomes_another_one_is_known_again_where_it_was_measured_twice(
+    factors: list[float], running: list[int]
+) -> None:
+    """True rates are 100 / streams^0.3 times the factor, whatever is measured in whatever order."""
+    book, now, tokens, decoded_s = CurveBook(), 0.0, 0.0, 0.0
+
+    def read(streams: int, factor: float) -> None:
+        nonlocal now, tokens, decoded_s
+        for span_s in (0.001, 2.0):
+            now += span_s
+            decoded_s += span_s * streams
+            tokens += span_s * streams * factor * 100.0 / streams**0.3
+            book.add(EngineReading(read_at=now, generation_tokens=tokens, running=streams, decode_s=decoded_s))
+
+    for streams in (1, 2, 4, 8, 16):
+        read(streams, 1.0)
+    for factor in factors:
+        for streams in running * 2:
+            read(streams, factor)
+        for streams in running:
+            predicted = predict(book.curve(), streams)
+            assert predicted is not None
+            assert 0.6 < predicted / (factor * 100.0 / streams**0.3) < 1.7
 
 
 backends = st.sampled_from("abc")

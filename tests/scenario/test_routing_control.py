@@ -10,8 +10,9 @@ import pytest
 from gateway.control import inbox
 from gateway.control.inbox import Action
 from gateway.control.lessons import TELL_S
-from gateway.core.link.messages import BackendFailure, Pace, Quarantine
+from gateway.core.link.messages import BackendFailure, Heartbeat, Pace, Quarantine
 from gateway.core.routing.backend import ALWAYS
+from gateway.core.routing.curve import OLD_S
 from gateway.core.routing.evidence import DrainAsked
 from gateway.core.routing.poison import CONFIRM_S
 from gateway.core.routing.reading import EngineReading
@@ -120,20 +121,32 @@ def test_a_restart_that_only_the_counter_shows_makes_it_new_and_its_curve_is_for
     control = up("a", "b")
     control.at(2.0, numbers("a", 2.0, 0, 1))
     control.at(4.0, numbers("a", 4.0, 200, 1))
-    assert control.state.lessons.curve("a", now=4.0)
+    assert control.state.lessons.curve("a")
     actions = control.at(6.0, numbers("a", 6.0, 10, 1))
     assert since(control)["a"] == 6.0
     assert len(published(actions)) == 1
-    assert control.state.lessons.curve("a", now=6.0) == ()
+    assert control.state.lessons.curve("a") == ()
     control.at(8.0, numbers("a", 8.0, 30, 1))
     control.at(25.9, numbers("a", 25.9, 200, 1))
-    assert control.state.lessons.curve("a", now=26.0) == (), "a slow start says nothing of its pace"
+    assert control.state.lessons.curve("a") == (), "a slow start says nothing of its pace"
     control.at(28.0, numbers("a", 28.0, 400, 1))
     control.at(30.0, numbers("a", 30.0, 600, 1))
-    assert [it.tps for it in control.state.lessons.curve("a", now=30.0)] == [100.0]
+    assert [it.tps for it in control.state.lessons.curve("a")] == [100.0]
 
 
 # --- curves for workers ---
+
+
+def heartbeat(**in_flight: int) -> Heartbeat:
+    return Heartbeat(
+        slot=0,
+        sent_at=0.0,
+        generation=1,
+        in_flight=in_flight,
+        holding=sum(in_flight.values()),
+        connections=1,
+        outcomes={},
+    )
 
 
 def paces(actions: Iterable[Action]) -> list[Pace]:
@@ -146,11 +159,11 @@ def test_workers_are_told_a_curve_when_it_moved_and_not_too_often() -> None:
     control.at(4.0, numbers("a", 4.0, 200, 1))
     (first,) = paces(control.at(4.1, inbox.Ticked()))
     assert (first.backend, [it.tps for it in first.curve]) == ("a", [100.0])
-    control.at(6.0, numbers("a", 6.0, 280, 1))
+    control.at(6.0, numbers("a", 6.0, 360, 1))
     assert paces(control.at(4.0 + TELL_S, inbox.Ticked())) == []
     (second,) = paces(control.at(4.2 + TELL_S, inbox.Ticked()))
-    assert [it.tps for it in second.curve] == [70.0]
-    control.at(8.0, numbers("a", 8.0, 422, 1))
+    assert [it.tps for it in second.curve] == [90.0]
+    control.at(8.0, numbers("a", 8.0, 536, 1))
     assert paces(control.at(30.0, inbox.Ticked())) == [], "that was about the same"
     sent = [it.message for it in control.hello(control.worker()) if isinstance(it, inbox.SendTo)]
     assert second in sent, "a worker that comes later hears it too"
@@ -161,12 +174,43 @@ def test_where_no_pool_routes_by_them_curves_are_known_and_not_told() -> None:
     control.at(2.0, numbers("a", 2.0, 0, 1))
     control.at(4.0, numbers("a", 4.0, 200, 1))
     assert paces(control.at(9.0, inbox.Ticked())) == []
-    assert control.state.lessons.curve("a", now=9.0)
+    assert control.state.lessons.curve("a")
     control.at(9.0, inbox.ConfigRead(runtime(pool("p", "a", routing={"policy": "measured-rate"}))))
     assert len(paces(control.at(9.1, inbox.Ticked()))) == 1
     control.at(9.2, inbox.ConfigRead(runtime(pool("p", "b"))))
-    assert control.state.lessons.curve("a", now=9.2) == ()
+    assert control.state.lessons.curve("a") == ()
     assert control.at(9.3, numbers("a", 9.3, 1, 1))[-1:] != []
+
+
+def test_a_backend_of_which_nothing_was_learnt_for_long_is_told_as_old_again_and_again_until_it_is_measured() -> None:
+    control = up("a", routing={"policy": "measured-rate"})
+    control.at(2.0, numbers("a", 2.0, 0, 1))
+    control.at(4.0, numbers("a", 4.0, 200, 1))
+    assert [it.old for it in paces(control.at(4.1, inbox.Ticked()))] == [False]
+    assert paces(control.at(4.0 + OLD_S, inbox.Ticked())) == []
+    (first,) = paces(control.at(4.5 + OLD_S, inbox.Ticked()))
+    assert (first.old, first.curve[0].tps) == (True, 100.0)
+    assert paces(control.at(10.0 + OLD_S, inbox.Ticked())) == []
+    assert [it.old for it in paces(control.at(4.5 + 2 * OLD_S, inbox.Ticked()))] == [True]
+    control.at(300.0, numbers("a", 300.0, 200, 1))
+    control.at(302.0, numbers("a", 302.0, 402, 1))
+    assert [it.old for it in paces(control.at(302.1, inbox.Ticked()))] == [False]
+
+
+def test_strangers_are_what_an_engine_runs_beyond_what_workers_hold_and_told_when_their_number_changes() -> None:
+    control = up("a", routing={"policy": "measured-rate"})
+    worker = control.worker()
+    control.hello(worker)
+    control.at(1.5, inbox.WorkerSaid(worker, heartbeat(a=2)))
+    for second in range(2, 22, 2):
+        control.at(second, numbers("a", second, second * 600.0, 40))
+    assert [it.strangers for it in paces(control.at(22.0, inbox.Ticked()))] == [38]
+    for second in range(22, 42, 2):
+        control.at(second, numbers("a", second, second * 600.0, 41))
+    assert paces(control.at(42.0, inbox.Ticked())) == [], "one more or less is nothing"
+    for second in range(42, 62, 2):
+        control.at(second, numbers("a", second, second * 600.0, 2))
+    assert [it.strangers for it in paces(control.at(62.0, inbox.Ticked()))] == [0]
 
 
 # --- requests that engines die of ---

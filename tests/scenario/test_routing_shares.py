@@ -1,20 +1,17 @@
-"""Many requests in fake time: what each backend of a pool gets, and how fast streams are for it."""
+"""Many requests in fake time: what each backend of a pool gets."""
 
 from __future__ import annotations
 
 import heapq
 import random
-import statistics
 from collections import Counter
 from dataclasses import dataclass, field
 
 import pytest
 
-from gateway.core.link.messages import NewSnapshot, Pace
+from gateway.core.link.messages import NewSnapshot
 from gateway.core.routing.backend import ALWAYS, BackendState
-from gateway.core.routing.curve import CurveBook
-from gateway.core.routing.policy import Policy, RoutingPolicy
-from gateway.core.routing.reading import EngineReading
+from gateway.core.routing.policy import RoutingPolicy
 from gateway.core.routing.snapshot import BackendView, PoolView, Snapshot
 from gateway.proxy.balance import Balancer
 from gateway.proxy.lease import Lease
@@ -103,88 +100,3 @@ def test_a_503_storm_is_backpressure_that_passes() -> None:
             traffic.began[lease.backend.name] += 1
     assert 3 <= refused <= 4
     assert traffic.began["a"] >= 100, "and its whole part again afterwards"
-
-
-# --- unequal engines ---
-
-ENGINES = {"fast": (120.0, 0.03), "slow": (45.0, 0.03)}
-"""Single-stream rate in tokens per second, and how much longer a step is for each further stream."""
-
-
-def true_tps(name: str, streams: int) -> float:
-    single, slower = ENGINES[name]
-    return single / (1.0 + slower * (streams - 1))
-
-
-@dataclass
-class Unequal:
-    """Streams of 200 tokens over two engines whose steps take longer the more of them there are."""
-
-    policy: Policy
-    streams: int
-
-    def __post_init__(self) -> None:
-        self.traffic = Traffic(since=dict.fromkeys(ENGINES, ALWAYS), policy=RoutingPolicy(policy=self.policy))
-        self.books = {name: CurveBook() for name in ENGINES}
-        self.tokens = dict.fromkeys(ENGINES, 0.0)
-        self.held: list[tuple[Lease, float, float]] = []  # with tokens left and when it began
-        self.rates: list[float] = []  # of answers that ended
-        self.paces: list[float] = []  # of the streams that ran, looked at each second
-
-    def step(self, step_s: float) -> None:
-        desk = self.traffic.desk
-        running = {name: desk.in_flight.get(name, 0) for name in ENGINES}
-        going = []
-        for lease, left, began in self.held:
-            made = true_tps(lease.backend.name, running[lease.backend.name]) * step_s
-            self.tokens[lease.backend.name] += made
-            if left > made:
-                going.append((lease, left - made, began))
-            else:
-                lease.__exit__(None, None, None)
-                self.rates.append(200.0 / (self.traffic.now - began))
-        self.held = going
-        while len(self.held) < self.streams:
-            lease = desk.lease(pool="p", model="m", tried=())
-            lease.__enter__()
-            self.held.append((lease, 200.0 * self.traffic.random.uniform(0.9, 1.1), self.traffic.now))
-
-    def scrape(self) -> None:
-        for name, book in self.books.items():
-            running = float(self.traffic.desk.in_flight.get(name, 0))
-            reading = EngineReading(read_at=self.traffic.now, generation_tokens=self.tokens[name], running=running)
-            book.add(reading)
-            curve = book.curve(now=self.traffic.now)
-            self.traffic.desk.apply(Pace(backend=name, curve=curve))
-
-    def run(self, seconds: int = 60) -> Unequal:
-        """Let it settle for a while, then measure."""
-        for tick in range(seconds * 40):
-            if tick == seconds * 20:
-                self.rates.clear()
-                self.tokens = dict.fromkeys(ENGINES, 0.0)
-            self.traffic.now += 0.05
-            self.step(0.05)
-            if tick % 40 == 0:
-                self.scrape()
-            if tick % 20 == 0 and tick > seconds * 20:
-                in_flight = self.traffic.desk.in_flight
-                self.paces += [true_tps(name, count) for name, count in in_flight.items() for _ in range(count)]
-        return self
-
-
-@pytest.mark.parametrize("streams", [1, 4, 24])
-def test_by_measured_rate_streams_are_faster_than_by_least_in_flight(streams: int) -> None:
-    """The pace of the median stream at any moment, of the slowest tenth of answers, and of all tokens together.
-
-    Not of the median answer: of answers a fast engine ends more, so their median shows the fast engine alone.
-    """
-    by_rate, by_load = (Unequal(policy, streams).run() for policy in (Policy.MEASURED_RATE, Policy.LEAST_IN_FLIGHT))
-    assert statistics.median(by_rate.paces) > 1.1 * statistics.median(by_load.paces)
-    assert statistics.quantiles(by_rate.rates, n=10)[0] > 1.5 * statistics.quantiles(by_load.rates, n=10)[0]
-    assert sum(by_rate.tokens.values()) > 1.05 * sum(by_load.tokens.values())
-
-
-def test_an_engine_that_was_never_measured_gets_traffic_and_is_measured() -> None:
-    unequal = Unequal(Policy.MEASURED_RATE, 8).run(seconds=10)
-    assert all(book.curve(now=unequal.traffic.now) for book in unequal.books.values())

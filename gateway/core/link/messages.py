@@ -194,10 +194,16 @@ class Pulse(Struct, frozen=True, tag="pulse", kw_only=True):
 
 
 class Pace(Struct, frozen=True, tag="pace", kw_only=True):
-    """What was measured of a backend whose pool routes by it: how fast a stream is among so many."""
+    """What was measured of a backend whose pool routes by it: how fast a stream is among so many.
+
+    ``strangers`` of these streams are not this gateway's.  ``old``: nothing was measured for long, so that one request
+    should go there to see; said again from time to time.
+    """
 
     backend: str
     curve: Curve
+    strangers: int = 0
+    old: bool = False
 
 
 class Quarantine(Struct, frozen=True, tag="quarantine", kw_only=True):

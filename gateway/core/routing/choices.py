@@ -7,9 +7,10 @@ of them is asked where a pool keeps the default and nobody is new: that is :func
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from math import ceil
 
+from gateway.core.routing.curve import CHANGED
 from gateway.core.routing.rendezvous import LOAD_BOUND, score
 from gateway.core.routing.select import least_in_flight
 from gateway.core.routing.snapshot import BackendView
@@ -67,26 +68,32 @@ def fastest(
     draw: Draw,
     turn: int,
 ) -> BackendView | None:
-    """Where a stream is predicted to be fastest, itself counted.
+    """Where a stream is predicted to be fastest, itself counted; of those that are about as fast, where the fewest are.
 
     In its slow start a backend counts as if it had more streams, by its weight.  One that was never measured has no
     prediction: it gets the request as long as it has no more in flight than the fastest one, so that it comes to be
     measured; among several such the one with the fewest.
     """
-    best: BackendView | None = None
-    best_tps = 0.0
+    predicted: list[tuple[float, BackendView]] = []
     unmeasured: list[BackendView] = []
     for backend in backends:
         streams = load(backend.name) + 1
         tps = rate(backend.name, streams if weigh is None else ceil(streams / weigh(backend)))
         if tps is None:
             unmeasured.append(backend)
-        elif best is None or tps > best_tps:
-            best, best_tps = backend, tps
+        else:
+            predicted.append((tps, backend))
+    least_tps = (1.0 - CHANGED) * max((tps for tps, _ in predicted), default=0.0)
+    best = _least([it for tps, it in predicted if tps >= least_tps], load, weigh=weigh, draw=draw, turn=turn)
     other = _least(unmeasured, load, weigh=weigh, draw=draw, turn=turn)
     if best is None or other is None:
         return best or other
     return _least([other, best], load, weigh=weigh, draw=draw, turn=0)  # of equals the first
+
+
+def to_be_tried(backends: Sequence[BackendView], load: Load, *, old: Collection[str]) -> BackendView | None:
+    """One that is idle and of which what is known is ``old``; None: there is none."""
+    return next((it for it in backends if it.name in old and load(it.name) == 0), None)
 
 
 def _least(

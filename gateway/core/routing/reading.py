@@ -1,4 +1,4 @@
-"""What an engine's ``/metrics`` says: three numbers out of 50 KB of text, without parsing the rest.
+"""What an engine's ``/metrics`` says: four numbers out of 50 KB of text, without parsing the rest.
 
 Used by the probes.  Tolerant: a line that cannot be read is skipped, a number that is not there is None.  Several
 engines behind one server (data parallel) are summed.  Must not judge what the numbers mean.
@@ -15,6 +15,7 @@ from typing import Final
 GENERATION_TOKENS: Final = b"vllm:generation_tokens_total"
 RUNNING: Final = b"vllm:num_requests_running"
 WAITING: Final = b"vllm:num_requests_waiting"
+DECODE_S: Final = b"vllm:inter_token_latency_seconds_sum"
 
 _REST_OF_SAMPLE: Final = re.compile(rb'(?:\{(?:[^"}\n]|"(?:[^"\\\n]|\\.)*")*\})?[ \t]+([^\s]+)')
 """After the name: labels, whose quoted values may hold braces, and the value; a timestamp may follow."""
@@ -24,13 +25,15 @@ _REST_OF_SAMPLE: Final = re.compile(rb'(?:\{(?:[^"}\n]|"(?:[^"\\\n]|\\.)*")*\})?
 class EngineReading:
     """One reading at monotonic ``read_at``, the moment of asking.
 
-    ``generation_tokens`` since the engine started; ``running`` and ``waiting`` requests, whoever sent them.
+    ``generation_tokens`` since the engine started, and ``decode_s``, the time between the tokens of each stream, summed
+    over all streams; ``running`` and ``waiting`` requests, whoever sent them.
     """
 
     read_at: float
     generation_tokens: float | None = None
     running: float | None = None
     waiting: float | None = None
+    decode_s: float | None = None
 
 
 def parse_metrics(page: bytes, *, read_at: float) -> EngineReading:
@@ -40,6 +43,7 @@ def parse_metrics(page: bytes, *, read_at: float) -> EngineReading:
         generation_tokens=_sum_of(page, GENERATION_TOKENS),
         running=_sum_of(page, RUNNING),
         waiting=_sum_of(page, WAITING),
+        decode_s=_sum_of(page, DECODE_S),
     )
 
 

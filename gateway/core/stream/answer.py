@@ -15,7 +15,7 @@ from gateway.core.stream.chunk import is_given, read_error, word
 from gateway.core.stream.summary import EngineError
 from gateway.core.stream.timeline import Timeline
 
-_ABORTS: Final = frozenset({"abort", "cancelled", "failed"})  # the last two are words of Responses
+_ABORTS: Final = frozenset({"abort", "error", "cancelled", "failed"})  # the last two are words of Responses
 _MOST_CHOICES: Final = 65_536  # vLLM's own limit on n is 16,384 for each prompt
 _MOST_REASONS: Final = 8
 

@@ -10,7 +10,7 @@ import pytest
 from gateway.core.link.messages import Pace
 from gateway.core.request.body import parse_body
 from gateway.core.routing.backend import ALWAYS, BackendState
-from gateway.core.routing.curve import CurvePoint
+from gateway.core.routing.curve import Curve, CurvePoint
 from gateway.core.routing.policy import Policy, RoutingPolicy
 from gateway.core.routing.snapshot import BackendView, PoolView, Snapshot
 from gateway.core.stream.summary import Dialect
@@ -51,6 +51,11 @@ class Scene:
 
     def counts(self, times: int, **given: object) -> Counter[str]:
         return Counter(self.go(**given) for _ in range(times))
+
+
+def shared(tps: float) -> Curve:
+    """Each stream as fast as its part of the whole."""
+    return tuple(CurvePoint(streams=streams, tps=tps / streams) for streams in range(1, 33))
 
 
 def test_the_default_is_least_in_flight_and_ties_go_round() -> None:
@@ -145,9 +150,38 @@ def test_predictions_are_kept_up_to_a_bound_and_made_anew_for_a_new_curve(monkey
     monkeypatch.setattr(balance, "MAX_PREDICTIONS", 4)
     scene = Scene(Policy.MEASURED_RATE, a=ALWAYS, b=ALWAYS)
     for name, tps in (("a", 100.0), ("b", 60.0)):
-        scene.balance.learn(Pace(backend=name, curve=(CurvePoint(streams=1, tps=tps),)))
+        scene.balance.learn(Pace(backend=name, curve=shared(tps)))
     for _ in range(16):
         scene.go(hold=True)
     assert scene.loads == {"a": 10, "b": 6}
-    scene.balance.learn(Pace(backend="a", curve=(CurvePoint(streams=1, tps=30.0),)))
+    scene.balance.learn(Pace(backend="a", curve=shared(30.0)))
     assert scene.counts(3) == {"b": 3}
+
+
+def test_strangers_slow_ours_down() -> None:
+    scene = Scene(Policy.MEASURED_RATE, a=ALWAYS, b=ALWAYS)
+    scene.balance.learn(Pace(backend="a", curve=shared(100.0), strangers=9))
+    scene.balance.learn(Pace(backend="b", curve=shared(60.0)))
+    for _ in range(5):
+        scene.go(hold=True)
+    assert scene.loads == {"b": 5}
+    scene.loads["b"] = 6
+    assert scene.go() == "a", "a tenth of 100 is more than a seventh of 60"
+
+
+def test_a_backend_of_which_all_that_is_known_is_old_gets_one_request_while_it_is_idle() -> None:
+    scene = Scene(Policy.MEASURED_RATE, a=ALWAYS, b=ALWAYS)
+    scene.balance.learn(Pace(backend="a", curve=shared(100.0)))
+    scene.balance.learn(Pace(backend="b", curve=shared(10.0), old=True))
+    scene.loads["b"] = 1
+    assert scene.go() == "a", "somebody is there already"
+    scene.loads.clear()
+    assert [scene.go() for _ in range(3)] == ["b", "a", "a"]
+    scene.balance.learn(Pace(backend="b", curve=shared(10.0), old=True))
+    scene.balance.learn(Pace(backend="b", curve=shared(10.0)))
+    assert scene.go() == "a", "it was measured meanwhile"
+    scene.balance.learn(Pace(backend="b", curve=shared(10.0), old=True))
+    scene.follow(scene.backends[0])
+    scene.follow(*scene.backends)
+    scene.balance.learn(Pace(backend="b", curve=shared(10.0)))
+    assert scene.go() == "a"

@@ -24,10 +24,19 @@ def test_an_ended_answer_is_in_the_histograms() -> None:
     labels = 'engine="0",model_name="m"'
     assert value(page, f"vllm:time_to_first_token_seconds_sum{{{labels}}}") == 1.0
     assert value(page, f"vllm:request_decode_time_seconds_sum{{{labels}}}") == 2.0
-    assert value(page, f"vllm:inter_token_latency_seconds_count{{{labels}}}") == 4
-    assert value(page, f"vllm:inter_token_latency_seconds_sum{{{labels}}}") == 2.0
     assert value(page, 'vllm:request_prompt_tokens_bucket{engine="0",le="5.0",model_name="m"}') == 0
     assert value(page, 'vllm:request_prompt_tokens_bucket{engine="0",le="10.0",model_name="m"}') == 1
+
+
+def test_the_gaps_of_open_answers_are_counted_as_they_come() -> None:
+    tallies, page, counters = Tallies(), Page("m", created=1.0), PlainEngine().counters()
+    labels = 'engine="0",model_name="m"'
+    for count, sum_s in ((0, 0.0), (4, 0.1), (4, 0.1), (6, 0.9)):
+        told = page.render(replace(counters, inter_token_count=count, inter_token_sum_s=sum_s), tallies)
+        assert value(told, f"vllm:inter_token_latency_seconds_count{{{labels}}}") == count
+        assert round(value(told, f"vllm:inter_token_latency_seconds_sum{{{labels}}}"), 9) == sum_s
+    bounded = value(told, 'vllm:inter_token_latency_seconds_bucket{engine="0",le="0.025",model_name="m"}')
+    assert bounded == 4, "0.025 s each; the two after them took 0.4 s each"
 
 
 def test_a_call_of_a_tool_is_a_stop_to_the_engine() -> None:

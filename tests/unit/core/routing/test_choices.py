@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from gateway.core.routing.backend import BackendState
-from gateway.core.routing.choices import by_session, fastest, least_by_weight, power_of_two
+from gateway.core.routing.choices import by_session, fastest, least_by_weight, power_of_two, to_be_tried
 from gateway.core.routing.rendezvous import number_of
 from gateway.core.routing.snapshot import BackendView
 
@@ -105,6 +105,22 @@ def test_a_stream_goes_where_it_will_be_fastest_itself_counted() -> None:
         assert chosen is not None
         loads[chosen.name] += 1
     assert loads == {"a": 10, "b": 6}
+
+
+def test_of_those_that_are_about_as_fast_the_one_with_the_fewest_gets_it() -> None:
+    rates = {"a": 100.0, "b": 96.0, "c": 94.0}
+
+    def go(**loads: int) -> BackendView | None:
+        return fastest([A, B, C], loads.__getitem__, rate=lambda name, _: rates[name], draw=half, turn=0)
+
+    assert go(a=3, b=2, c=0) is B, "c is not within 5 % of the fastest"
+    assert go(a=1, b=2, c=0) is A
+
+
+def test_an_idle_backend_of_which_all_is_old_is_to_be_tried() -> None:
+    loads = {"a": 0, "b": 1, "c": 0}
+    assert to_be_tried([A, B, C], loads.__getitem__, old={"b", "c"}) is C
+    assert to_be_tried([A, B, C], loads.__getitem__, old={"b"}) is None
 
 
 def test_what_was_never_measured_gets_no_more_than_the_fastest_and_no_less() -> None:

@@ -1,4 +1,4 @@
-"""Three numbers out of an engine's metrics page, whatever else stands in it."""
+"""Four numbers out of an engine's metrics page, whatever else stands in it."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def test_a_real_page_of_the_python_server_is_read() -> None:
     page = recorded_body("get-metrics-after.jsonl")
     assert len(page) > 50_000
     assert parse_metrics(page, read_at=3.0) == EngineReading(
-        read_at=3.0, generation_tokens=18508.0, running=0.0, waiting=0.0
+        read_at=3.0, generation_tokens=18508.0, running=0.0, waiting=0.0, decode_s=130.0971632040007
     )
 
 
 def test_a_real_page_of_the_rust_server_is_read() -> None:
     page = (DATA / "pages" / "vllm-0.26-rust-metrics.txt").read_bytes()
     assert parse_metrics(page, read_at=3.0) == EngineReading(
-        read_at=3.0, generation_tokens=265419.0, running=0.0, waiting=0.0
+        read_at=3.0, generation_tokens=265419.0, running=0.0, waiting=0.0, decode_s=2461.828299561673
     )
 
 
