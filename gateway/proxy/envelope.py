@@ -43,6 +43,8 @@ def response(status: int, body: bytes, *, headers: bytes = b"", with_body: bool 
 def error_response(error: GatewayError, *, dialect: Dialect | None, headers: bytes, with_body: bool = True) -> bytes:
     """The gateway's own error as a whole response; without its body for HEAD."""
     lines = headers + b"X-Gateway-Error: 1\r\n"
+    if error.status == 401:
+        lines += b"WWW-Authenticate: Bearer\r\n"  # RFC 9110 section 11.6.1: every 401 names a scheme
     if error.retry_after_s is not None:
         lines += b"Retry-After: %d\r\n" % max(1, math.ceil(error.retry_after_s))
     return response(error.status, error_body(error, dialect), headers=lines, with_body=with_body)

@@ -56,7 +56,7 @@ class Parameters(Section):
     )
     chat_template: Switch = Field(
         _DEFAULTS.chat_template,
-        description="Allow a `chat_template` in a request: a program that the engine runs.",
+        description="Allow a `chat_template` in a request, also inside of `chat_template_kwargs`: a program that the engine runs.",
     )
     processor_kwargs: Switch = Field(
         _DEFAULTS.processor_kwargs,

@@ -122,6 +122,12 @@ async def test_any_other_path_is_a_404_and_reaches_nobody(path: str) -> None:
     assert (seen.status, seen.error["code"]) == (404, "unknown_endpoint")
 
 
+async def test_a_wrong_base_url_is_told_which_endpoint_there_is() -> None:
+    seen = await _refused(_post(b"{}", path="/chat/completions"))
+    said = "there is no such endpoint here, but there is /v1/chat/completions: is the base URL right?"
+    assert (seen.status, seen.error["message"]) == (404, said)
+
+
 async def test_another_verb_is_a_405_that_names_the_right_one() -> None:
     seen = await _refused(b"GET /v1/chat/completions HTTP/1.1\r\nHost: g\r\n\r\n")
     assert (seen.status, seen.error["code"], seen.headers["allow"]) == (405, "method_not_allowed", "POST")

@@ -89,6 +89,7 @@ async def test_every_other_key_is_refused_alike_before_the_body_is_read_and_no_b
             await client.send(f"{head}Content-Type: application/json\r\n\r\n".encode())
             seen = await client.answer()
         assert (seen.status, seen.error["code"]) == (401, "invalid_api_key")
+        assert seen.headers["www-authenticate"] == "Bearer"
         assert secret not in seen.error["message"] or not secret
         assert backend.exchanges == []
         record = await worker.record()

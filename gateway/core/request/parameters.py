@@ -61,7 +61,7 @@ RULES: Final[Mapping[str, Cap | Permit]] = MappingProxyType(
 )
 """Field -> its rule."""
 
-_SPECIAL: Final = frozenset({"echo", "vllm_xargs"})
+_SPECIAL: Final = frozenset({"echo", "vllm_xargs", "chat_template_kwargs"})
 _RULED: Final = frozenset({*RULES, *_SPECIAL})
 _SAYS_NOTHING: Final = frozenset({b"null", b"false", b"0", b'""', b"[]", b"{}"})
 _NO: Final = frozenset({b"null", b"false"})
@@ -123,6 +123,8 @@ _NUMBER: Final = msgspec.json.Decoder(float | str)
 _TEXT: Final = msgspec.json.Decoder(str)
 _FIELDS: Final = msgspec.json.Decoder(dict[str, Raw])
 _TRANSFER: Final = frozenset({"kv_transfer_params", "ec_transfer_params"})
+_TEMPLATE: Final = frozenset({"chat_template", "tokenize"})
+"""What vLLM 0.32 refuses among a template's variables, and older ones took for its own arguments (CVE-2025-62426)."""
 
 
 def _check_echo(raw: bytes, fields: Mapping[str, Raw], policy: ParameterPolicy) -> None:  # noqa: ARG001
@@ -140,6 +142,15 @@ def _check_xargs(raw: bytes, fields: Mapping[str, Raw], policy: ParameterPolicy)
         )
 
 
+def _check_template_kwargs(raw: bytes, fields: Mapping[str, Raw], policy: ParameterPolicy) -> None:  # noqa: ARG001
+    """Variables for the engine's template, and not another one."""
+    if not policy.chat_template and not _TEMPLATE.isdisjoint(_keys_in(raw)):
+        raise BadRequest(
+            "chat_template_kwargs with chat_template or tokenize is not allowed here (parameters.chat_template)",
+            param="chat_template_kwargs",
+        )
+
+
 def _keys_in(raw: bytes) -> Mapping[str, Raw]:
     """The keys of an object, or of one that is written in a text, as in a form."""
     try:
@@ -149,4 +160,6 @@ def _keys_in(raw: bytes) -> Mapping[str, Raw]:
         return {}  # the engine's to refuse
 
 
-_SPECIAL_CHECKS: Final = MappingProxyType({"echo": _check_echo, "vllm_xargs": _check_xargs})
+_SPECIAL_CHECKS: Final = MappingProxyType(
+    {"echo": _check_echo, "vllm_xargs": _check_xargs, "chat_template_kwargs": _check_template_kwargs}
+)

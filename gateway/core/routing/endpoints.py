@@ -26,6 +26,7 @@ SIDE_ID: Final = re.compile(r"[0-9a-f]{1,4}-[A-Za-z0-9_-]{32}")
 """The id of a side stream: the worker's slot, and what cannot be guessed."""
 
 _SLOT: Final = "{id}"
+_NEAR_CHARS: Final = 64
 
 JSON_ANSWER: Final = (b"application/json",)
 
@@ -113,6 +114,16 @@ def locate(endpoints: Mapping[str, Endpoint], path: str) -> tuple[Endpoint, str]
     if ID.fullmatch(thing) and (endpoint := endpoints.get(f"{front}/{_SLOT}/{last}")):
         return endpoint, thing
     return None
+
+
+def meant_by(endpoints: Mapping[str, Endpoint], path: str) -> str:
+    """The path of an endpoint that ``path``, which is none, may stand for, "" where none is near.
+
+    Base URLs are where clients go wrong: some are to end in `/v1`, some are not.
+    """
+    trimmed = "".join(f"/{part}" for part in path[:_NEAR_CHARS].split("/") if part)
+    guesses = (trimmed, f"/v1{trimmed}", trimmed.removeprefix("/v1"))
+    return next((it for it in guesses if it in endpoints and _SLOT not in it), "")
 
 
 def checked_query(endpoint: Endpoint, query: str) -> bytes:

@@ -72,6 +72,13 @@ def refusal(policy: ParameterPolicy = SAFE, /, **fields: Any) -> tuple[str, str 
             {"vllm_xargs": {"kv_transfer_params": "x"}},
             "vllm_xargs with transfer parameters is not allowed here (parameters.transfer_params)",
         ),
+        *(
+            (
+                {"chat_template_kwargs": {"enable_thinking": False, name: "x"}},
+                "chat_template_kwargs with chat_template or tokenize is not allowed here (parameters.chat_template)",
+            )
+            for name in ("chat_template", "tokenize")
+        ),
         ({"prompt_embeds": "AAAA"}, "prompt_embeds is not allowed here (parameters.embeds)"),
     ],
 )
@@ -86,6 +93,7 @@ def test_a_refusal_names_the_field_its_value_and_the_setting(fields: dict[str, A
         {"priority": -1, "background": True, "chat_template": "x", "mm_processor_kwargs": {"a": 1}},
         {"media_io_kwargs": {"a": 1}, "kv_transfer_params": {"a": 1}, "ec_transfer_params": {"a": 1}},
         {"vllm_xargs": {"kv_transfer_params": "x"}, "prompt_embeds": "AAAA"},
+        {"chat_template_kwargs": {"chat_template": "x"}},
         {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "http://x/"}}]}]},
         {"messages": [{"role": "user", "content": [{"type": "image_embeds", "image_embeds": "AAAA"}]}]},
     ],
@@ -107,6 +115,7 @@ def test_each_rule_can_be_lifted(fields: dict[str, Any]) -> None:
         {"priority": 0, "background": False, "chat_template": "", "kv_transfer_params": {}, "mm_processor_kwargs": {}},
         {"vllm_xargs": {"a": [1]}},
         {"vllm_xargs": "{no json"},
+        {"chat_template_kwargs": {"enable_thinking": False}},
         {"tools": [{"function": {"parameters": {"properties": {"n": {"maximum": 99}, "chat_template": {}}}}}]},
         {"unknown": {"n": 10**9}},
     ],

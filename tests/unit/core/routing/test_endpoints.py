@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.core.routing.endpoints import ENDPOINTS, ID, Serves, Takes, checked_query, locate
+from gateway.core.routing.endpoints import ENDPOINTS, ID, Serves, Takes, checked_query, locate, meant_by
 from gateway.core.stream.summary import Dialect
 from gateway.errors import BadRequest
 
@@ -91,6 +91,27 @@ def test_an_id_is_taken_out_of_a_path_and_put_into_the_target(thing: str) -> Non
 )
 def test_any_other_spelling_is_nothing(path: str) -> None:
     assert locate(ENDPOINTS, path) is None
+
+
+@pytest.mark.parametrize(
+    "path, near",
+    [
+        ("/chat/completions", "/v1/chat/completions"),
+        ("/v1/v1/messages", "/v1/messages"),
+        ("/v1/chat/completions/", "/v1/chat/completions"),
+        ("//v1//embeddings", "/v1/embeddings"),
+        ("/v1/tokenize", "/tokenize"),
+        ("/v1/responses/{id}/", ""),
+        ("/v1/load_lora_adapter", ""),
+        ("/metrics", ""),
+        ("/", ""),
+        ("*", ""),
+        ("/v1" * 5000, ""),
+    ],
+)
+def test_a_wrong_base_url_is_told_what_there_is(path: str, near: str) -> None:
+    assert locate(ENDPOINTS, path) is None
+    assert meant_by(ENDPOINTS, path) == near
 
 
 @given(path=st.text(max_size=60) | st.from_regex(r"/[a-z0-9_/.%;{}\-]{0,60}", fullmatch=True))
