@@ -186,7 +186,8 @@ class Limits(Section):
     receiving_bytes: Bytes = Field(
         _LIMITS.receiving_bytes,
         description="Of all bodies that one worker is receiving, the first 64 KiB of each not counted; further ones get 503 "
-        "with `Retry-After`. Bounds its memory whoever sends: sixteen of the largest bodies. At least body_bytes.",
+        "with `Retry-After`: sixteen of the largest bodies, however slowly they come. Bodies that are whole and wait for a "
+        "backend are not among them; in_flight and `pools[].queue` bound how many these are. At least body_bytes.",
     )
     in_flight: Count = Field(
         _LIMITS.in_flight,
