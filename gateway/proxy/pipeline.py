@@ -157,6 +157,8 @@ class Pipeline:
         settle_delivery(visit, dialect, key_default=None if visit.key is None else visit.key.defaults.reasoning)
         if visit.delivery is Delivery.SIDE:
             visit.side = self._sides.open(visit.key_id, visit.snapshot.policy.side)
+        if self._desk.ward.watching:  # not only when it is its turn: it shall keep nobody waiting
+            self._desk.ward.check(visit)
         visit.injected = may_inject_usage(body, dialect)
         visit.extra_headers = upstream_headers(request.headers.items())
         visit.queued = visit.admitted = self._clock()
@@ -173,8 +175,7 @@ class Pipeline:
         if self._desk.ward.watching:
             self._desk.ward.check(visit)
         backend = visit.begin_attempt(lease.backend)
-        timers = visit.snapshot.policy.timers
-        target = self._upstreams.target(backend)
+        timers, target = visit.snapshot.policy.timers, self._upstreams.target(backend)
         visit.named = self._owners.witness(visit, endpoint, backend)
         try:
             connection = await self._upstreams.connect(

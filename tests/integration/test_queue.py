@@ -12,10 +12,12 @@ import pytest
 
 from gateway import aio
 from gateway.core.admission.keys import Key, digest_of
-from gateway.core.link.messages import Shares
+from gateway.core.link.messages import Quarantine, Shares
+from gateway.core.request.body import parse_body
+from gateway.core.request.fingerprint import fingerprint
 from gateway.core.routing.backend import BackendState
 from gateway.core.routing.snapshot import PoolView
-from gateway.core.stream.summary import Ending, Outcome
+from gateway.core.stream.summary import Dialect, Ending, Outcome
 from tests.fakes.backend import Request, Script, ScriptedBackend, answer
 from tests.fakes.client import Answer, raw_client
 from tests.fakes.worker import FakeWorker, backend_view, running_worker
@@ -150,6 +152,20 @@ async def go_on(worker: FakeWorker, user: str) -> Answer:
         body = {"model": "tiny", "input": "x", "user": user, "previous_response_id": "resp_1"}
         await client.post(body, path="/v1/responses")
         return await client.answer(timeout_s=45)
+
+
+async def test_a_request_that_engines_die_of_is_refused_before_it_waits() -> None:
+    async with stage(concurrency=1) as (engine, worker):
+        first = asking(worker, "1")
+        await engine.has(1)
+        deadly = fingerprint(parse_body(json.dumps({**ASK, "user": "2"}).encode(), Dialect.CHAT))
+        worker.desk.apply(Quarantine(suspects=(), until={deadly: asyncio.get_running_loop().time() + 100}))
+        refused = await ask(worker, "2")
+        assert (refused.status, refused.error["code"]) == (422, "quarantined")
+        assert int(refused.headers["retry-after"]) > 90
+        engine.let_go(0)
+        assert (await first).status == 200
+        assert worker.gate.flows() == {}
 
 
 async def test_two_backends_take_as_many_as_both_may() -> None:
