@@ -107,10 +107,11 @@ class _Handlers:
             await self._check_empty(request)
             outcome = await order()
         except GatewayError as error:
-            self._audit.note(caller, action, result=AuditResult.REFUSED, details=(error.message,))
+            self._audit.note(caller, action, result=AuditResult.REFUSED, details=(_about(request, error.message),))
             raise
         except BaseException as error:
-            self._audit.note(caller, action, result=AuditResult.FAILED, details=(type(error).__name__,))
+            details = (_about(request, type(error).__name__),)
+            self._audit.note(caller, action, result=AuditResult.FAILED, details=details)
             raise
         # The order holds whatever backends said to it, so it was applied.
         details = (f"pool {outcome.pool}: {outcome.summary}",)
@@ -121,6 +122,11 @@ class _Handlers:
         """Raises BadRequest for a body that says something: whoever sends a path shall not think that it counted."""
         if (await read_text(request, self._limits)).strip() not in {"", "{}"}:
             raise BadRequest("nothing is taken here but the adapter's name: its path stands in the configuration")
+
+
+def _about(request: web.Request, trouble: str) -> str:
+    """A trouble, and which adapter was meant."""
+    return f"adapter {request.match_info['name'][:64]} of pool {request.match_info['pool'][:64]}: {trouble}"
 
 
 def _status(outcome: AdapterOutcome) -> int:

@@ -100,6 +100,8 @@ def no_body(*, stream: bool) -> ParsedBody:
 
 def parse_body(data: bytes, dialect: Dialect) -> ParsedBody:
     """Parse a JSON object.  Raises BadRequest for anything else."""
+    if not data:
+        raise BadRequest("the request body is empty, not a JSON object")
     try:
         if len(data) > MAX_SHORT_BYTES:
             _check_short(data)

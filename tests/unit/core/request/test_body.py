@@ -45,6 +45,13 @@ def test_anything_but_a_json_object_is_refused(data: bytes) -> None:
         parse_body(data, CHAT)
 
 
+def test_nothing_at_all_is_told_apart_from_what_is_cut() -> None:
+    with pytest.raises(BadRequest, match="is empty"):
+        parse_body(b"", CHAT)
+    with pytest.raises(BadRequest, match="truncated"):
+        parse_body(b"{", CHAT)
+
+
 def test_the_refusal_never_quotes_the_body() -> None:
     with pytest.raises(BadRequest) as caught:
         parse_body(b'{"secret prompt', CHAT)
