@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Hashable, Iterator
+from typing import Final
 
 from gateway.core.admission.ledger import Claim, ShareTable, places_on, queue_of
 from gateway.core.admission.queue import Ticket
@@ -20,6 +21,8 @@ from gateway.proxy.line import Line, Waiter, flow_of
 from gateway.proxy.route import RETRY_AFTER_S, SUSPECT_S, Desk
 from gateway.proxy.visit import Visit
 from gateway.refusals import InvalidKey, QuotaExceeded
+
+_SLACK_S: Final = 0.05
 
 
 class WaitingRoom:
@@ -36,6 +39,8 @@ class WaitingRoom:
         self._lines: dict[str, Line] = {}
         self._pool_of: dict[str, str] = {}
         self._parts: dict[str, dict[str, float]] = {}
+        self._look_at = 0.0  # when a backend that refused a connection may be tried again
+        self._looking: asyncio.TimerHandle | None = None
 
     @property
     def empty(self) -> bool:
@@ -141,8 +146,21 @@ class WaitingRoom:
         line = self._lines.get(visit.pool)
         if line is None or not line.rules.hold_s:
             return False
-        asyncio.get_running_loop().call_later(SUSPECT_S + 0.05, self.look_again)
+        self._look_at = self._clock() + SUSPECT_S + _SLACK_S
+        self._look_then()
         return self._clock() < line.held_until(visit)
+
+    def _look_then(self) -> None:
+        """One timer for all of them: each look is at everybody who waits."""
+        if self._looking is None:
+            left_s = self._look_at - self._clock()
+            self._looking = asyncio.get_running_loop().call_later(left_s, self._look_now)
+
+    def _look_now(self) -> None:
+        self._looking = None
+        if self._look_at > self._clock():  # another one was refused meanwhile
+            self._look_then()
+        self.look_again()
 
     def settled(self, visit: Visit, tokens: int) -> None:
         """A request has ended, having cost ``tokens``."""

@@ -10,6 +10,7 @@ import pytest
 from gateway.core.routing.backend import BackendState
 from gateway.core.routing.snapshot import PoolView
 from gateway.core.stream.summary import Ending
+from gateway.proxy.waiting import WaitingRoom
 from tests.fakes.backend import ScriptedBackend
 from tests.fakes.client import raw_client
 from tests.fakes.worker import FakeWorker, backend_view
@@ -70,6 +71,30 @@ async def test_all_that_are_held_are_served_when_one_backend_is_back() -> None:
             engine.let_go(at)
         assert {(await it).status for it in held} == {200}
         assert all((record.queue_s or 0) >= 8.9 for record in worker.records)
+
+
+async def test_however_many_could_not_reach_a_backend_they_are_looked_after_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looks: list[float] = []
+
+    def look_again(room: WaitingRoom) -> None:
+        looks.append(now())
+        look(room)
+
+    look = WaitingRoom.look_again
+    monkeypatch.setattr(WaitingRoom, "look_again", look_again)
+    async with stage(hold_s=10.0) as (engine, worker):
+        await engine.backend.stop()
+        began, held = now(), [asking(worker, str(at)) for at in range(20)]
+        await asyncio.sleep(5.5)
+        assert len([it for it in looks if it > began]) <= 12, "two a second at most, whoever waits"
+        await engine.backend.start()
+        await engine.has(20)
+        for at in range(20):
+            engine.let_go(at)
+        assert {(await it).status for it in held} == {200}
+        assert worker.gate.flows() == {}
 
 
 async def test_a_backend_that_says_it_is_coming_is_waited_for_in_full_by_each() -> None:
