@@ -21,7 +21,6 @@ from benchmarks import vllm_bytes
 
 _DONE = b"data: [DONE]\n\n"
 _FINISH = b'"finish_reason":"stop"'
-_CREATED = b'"created":'
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,9 +213,9 @@ class StreamClient(Client):
         self._last_us = now_us
         if tally.lenient:
             return
-        at = body.rfind(_CREATED)
+        at = body.rfind(vllm_bytes.STAMP_MARK)
         if at >= 0:
-            start = at + len(_CREATED)
+            start = at + len(vllm_bytes.STAMP_MARK)
             stamped = int(body[start : start + vllm_bytes.STAMP_DIGITS])
             tally.lag_us.append(vllm_bytes.lag_us(stamped, int(now_us)))
 

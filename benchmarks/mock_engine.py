@@ -171,7 +171,7 @@ class Engine:
         if events:
             now = vllm_bytes.stamp(time.monotonic_ns() // 1000)
             for event in events:
-                parts += (event.opening, stream.key, now, event.closing)
+                parts += (event.opening, stream.key, event.middle, now if event.stamped else b"", event.closing)
         if stream.index < len(stream.steps):
             if parts:
                 connection.write(b"".join(parts))

@@ -28,7 +28,6 @@ _AFTER_S = 0.006
 _GRACE_S = 20.0
 _TICK_TOKENS = 20_000
 _KEPT_FAILURES = 5
-_CREATED = b'"created":'
 
 
 def _text(size_bytes: int, generator: random.Random) -> str:
@@ -67,9 +66,9 @@ class _Ticker(StreamClient):
     """Notes how long the first event of every read was under way: of several, the one that waited longest."""
 
     def _time(self, body: bytes) -> None:
-        at = body.find(_CREATED)
+        at = body.find(vllm_bytes.STAMP_MARK)
         if at >= 0 and not self.tally.lenient:
-            start = at + len(_CREATED)
+            start = at + len(vllm_bytes.STAMP_MARK)
             stamped = int(body[start : start + vllm_bytes.STAMP_DIGITS])
             self.tally.lag_us.append(vllm_bytes.lag_us(stamped, int(self.now_us)))
 

@@ -11,12 +11,16 @@ from dataclasses import dataclass
 
 MODEL = "mock-model"
 CRLF = b"\r\n"
-# What a small model says; the leading spaces are part of the tokens, and the chunks come out at 215 to 235 bytes.
+CREATED = 1_796_089_936
+# What a small model says; the leading spaces are part of the tokens, and the chunks come out at 227 to 245 bytes.
 WORDS = (" The", " small", " model", " waits", " for", " a", " considerable", " answer", " step", " by", " step", ".")
 FINGERPRINT = "vllm-0.32.0-a9a12ba6"
-# The event's text up to the stream's id; the id and the stamp below are the only parts that vary at run time.
+# The event's text up to the stream's id. The id and the stamp below are the only parts that vary at run time: within a
+# stream two events of a channel differ in their text alone, as with vLLM, which states one moment for all of them.
 _ID_OPENING = b'data: {"id":"chatcmpl-'
-_ID_CLOSING = b'","object":"chat.completion.chunk","created":'
+_ID_CLOSING = b'","object":"chat.completion.chunk","created":%d,"model":"%b",' % (CREATED, MODEL.encode())
+STAMP_MARK = b"@"
+"""Before a stamp, and nowhere else in a stream."""
 STREAM_ID_DIGITS = 16
 STAMP_DIGITS = 10
 STAMP_BASE = 1_000_000_000
@@ -28,18 +32,21 @@ ENDING = b"e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n"
 class Event:
     """One SSE event in its HTTP chunk, around the parts known only when it is sent.
 
-    The bytes on the wire are `opening + stream_key(...) + stamp + closing`, and the chunk's size (in `opening`)
-    already counts the key and the stamp: both have a fixed length.
+    The bytes on the wire are `opening + stream_key(...) + middle + closing`, with the stamp before `closing` where the
+    event is a token's (`stamped`). The chunk's size (in `opening`) already counts key and stamp: both have a fixed
+    length.
     """
 
     opening: bytes
+    middle: bytes
     closing: bytes
+    stamped: bool
 
 
 def stamp(now_us: int) -> bytes:
-    """Ten digits for the `created` field that carry the moment of sending, in microseconds of the monotonic clock.
+    """Ten digits at the end of a token's text that carry the moment of sending, in microseconds of the monotonic clock.
 
-    Modulo 9,000 s, and never with a leading zero, so that the JSON stays valid and the length fixed.
+    Modulo 9,000 s, and never with a leading zero, so that the length is fixed.
     """
     return b"%d" % (STAMP_BASE + now_us % STAMP_MODULUS)
 
@@ -50,26 +57,30 @@ def lag_us(stamped: int, now_us: int) -> int:
 
 
 def stream_key(serial: int) -> bytes:
-    """The varying id of a stream with the constant text up to the stamp."""
+    """The varying id of a stream with the constant text behind it."""
     return b"%016x" % serial + _ID_CLOSING
 
 
-def _event(after_created: str) -> Event:
-    closing = after_created.encode() + b"\n\n\r\n"
-    payload_bytes = len(_ID_OPENING) + STREAM_ID_DIGITS + len(_ID_CLOSING) + STAMP_DIGITS + len(closing) - len(CRLF)
-    return Event(opening=b"%x\r\n" % payload_bytes + _ID_OPENING, closing=closing)
+def _event(rest: str, after_stamp: str = "") -> Event:
+    """An event that ends with `rest`; with `after_stamp`, a stamp stands between the two."""
+    stamped = bool(after_stamp)
+    middle = rest.encode() if stamped else b""
+    closing = (after_stamp or rest).encode() + b"\n\n\r\n"
+    payload_bytes = len(_ID_OPENING) + len(stream_key(0)) + len(middle) + len(closing) - len(CRLF)
+    payload_bytes += STAMP_DIGITS if stamped else 0
+    return Event(opening=b"%x\r\n" % payload_bytes + _ID_OPENING, middle=middle, closing=closing, stamped=stamped)
 
 
 def _delta(channel: str, token: str) -> Event:
     return _event(
-        f',"model":"{MODEL}","choices":[{{"index":0,"delta":{{"{channel}":"{token}"}},'
-        '"logprobs":null,"finish_reason":null,"token_ids":null}]}'
+        f'"choices":[{{"index":0,"delta":{{"{channel}":"{token}{STAMP_MARK.decode()}',
+        '"},"logprobs":null,"finish_reason":null,"token_ids":null}]}',
     )
 
 
 def _role() -> Event:
     return _event(
-        f',"model":"{MODEL}","choices":[{{"index":0,"delta":{{"role":"assistant","content":""}},'
+        '"choices":[{"index":0,"delta":{"role":"assistant","content":""},'
         '"logprobs":null,"finish_reason":null}],"prompt_token_ids":null,"prompt_text":null}'
     )
 
@@ -77,7 +88,7 @@ def _role() -> Event:
 def _finish(*, carries_fingerprint: bool) -> Event:
     fingerprint = f',"system_fingerprint":"{FINGERPRINT}"' if carries_fingerprint else ""
     return _event(
-        f',"model":"{MODEL}","choices":[{{"index":0,"delta":{{}},"logprobs":null,'
+        '"choices":[{"index":0,"delta":{},"logprobs":null,'
         f'"finish_reason":"stop","stop_reason":null,"token_ids":null}}]{fingerprint}}}'
     )
 
@@ -85,7 +96,7 @@ def _finish(*, carries_fingerprint: bool) -> Event:
 def _usage(prompt_tokens: int, channels: ChannelTokens) -> Event:
     total = prompt_tokens + channels.completion_tokens
     return _event(
-        f',"model":"{MODEL}","choices":[],"usage":{{"prompt_tokens":{prompt_tokens},"total_tokens":{total},'
+        f'"choices":[],"usage":{{"prompt_tokens":{prompt_tokens},"total_tokens":{total},'
         f'"completion_tokens":{channels.completion_tokens},'
         f'"completion_tokens_details":{{"reasoning_tokens":{channels.reasoning}}}}},'
         f'"system_fingerprint":"{FINGERPRINT}"}}'
@@ -154,7 +165,7 @@ def chat_answer(completion_tokens: int, *, prompt_tokens: int) -> bytes:
     content = "".join(WORDS[i % len(WORDS)] for i in range(channels.content))
     reasoning = "".join(WORDS[i % len(WORDS)] for i in range(channels.reasoning))
     return (
-        f'{{"id":"chatcmpl-8001c1eba36cece1","object":"chat.completion","created":1796089936,"model":"{MODEL}",'
+        f'{{"id":"chatcmpl-8001c1eba36cece1","object":"chat.completion","created":{CREATED},"model":"{MODEL}",'
         f'"choices":[{{"index":0,"message":{{"role":"assistant","content":"{content}","refusal":null,'
         f'"annotations":null,"audio":null,"function_call":null,"reasoning":"{reasoning}"}},"logprobs":null,'
         '"finish_reason":"stop","stop_reason":null,"token_ids":null,"routed_experts":null}],"service_tier":null,'

@@ -16,7 +16,8 @@ RECORDED = (
 
 
 def on_the_wire(event: vllm_bytes.Event, *, serial: int = 0x9749C64CF0C1FB9E, now_us: int = 796_089_909) -> bytes:
-    return event.opening + vllm_bytes.stream_key(serial) + vllm_bytes.stamp(now_us) + event.closing
+    stamp = vllm_bytes.stamp(now_us) if event.stamped else b""
+    return event.opening + vllm_bytes.stream_key(serial) + event.middle + stamp + event.closing
 
 
 def whole_stream(tokens: int, *, with_usage: bool) -> bytes:
@@ -45,8 +46,9 @@ def payloads(data: bytes) -> list[dict[str, object]]:
 
 def test_a_token_chunk_has_the_bytes_of_a_recorded_one() -> None:
     second_delta = stream_steps(16, prompt_tokens=17, with_usage=False)[2][0]
-    # Two hex digits of size, and the name: all else must be equal.
-    expected = RECORDED.replace(b'"tiny"', b'"mock-model"').replace(b"dc\r\n", b"e2\r\n", 1)
+    # Two hex digits of size, the name, when it was, and the stamp in the text: all else must be equal.
+    expected = RECORDED.replace(b'"tiny"', b'"mock-model"').replace(b"dc\r\n", b"ed\r\n", 1)
+    expected = expected.replace(b"1796089909", b"%d" % vllm_bytes.CREATED).replace(b" small", b" small@1796089909")
     assert on_the_wire(second_delta) == expected
 
 

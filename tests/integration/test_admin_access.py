@@ -33,6 +33,9 @@ GUARDED = [
     ("GET", "/admin/v1/keys/k"),
     ("POST", "/admin/v1/keys"),
     ("DELETE", "/admin/v1/keys/k"),
+    ("GET", "/admin/v1/lora"),
+    ("POST", "/admin/v1/lora/p/a/load"),
+    ("POST", "/admin/v1/lora/p/a/unload"),
 ]
 
 

@@ -71,7 +71,7 @@ def test_a_gateway_tells_of_itself_and_stops_when_asked(config: Path) -> None:
     with gateway(config) as process:
         status = run("-c", config.name, "status", cwd=here)
         assert (status.returncode, status.stderr) == (0, "")
-        assert "main        0         1         1        0  down" in status.stdout
+        assert "main        0         1         1        0        –        0  down" in status.stdout
         report = json.loads(run("-c", config.name, "status", "--json", cwd=here).stdout)
         assert report["config_path"] == str(config)
         backends = run("backends", "list", "-c", config.name, cwd=here).stdout

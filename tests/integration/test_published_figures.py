@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import uvloop
 
+from benchmarks import procstat
 from benchmarks.published import rates, stage
 from benchmarks.published.rates import Load
 from benchmarks.published.session import TOKENS, alone_rows, crowded_rows, generation_s
@@ -25,6 +26,8 @@ ANSWER_S = 0.6  # of wall time, for one answer: long beside the millisecond of a
 ANSWERS = 7
 GENERATION_S = 3.2  # of wall time, for every stream of a crowd to end once: the length of the window
 INTERVAL = 32  # tokens in an event of a crowd
+QUIET_SHARE = 0.3
+"""An engine that waited longer than this share of its time for a core was not what was measured: it is asked again."""
 
 
 def assert_met(rows: list[Row]) -> None:
@@ -56,8 +59,18 @@ def test_many_streams_have_the_published_rate_within_5_percent(name: str, tmp_pa
     load = Load(model=preset.model.name, tokens=TOKENS, speed=speed)
     start = EngineStart(preset=name, speed=speed, is_warm=True, interval=INTERVAL)
     with stage.engine(tmp_path, start) as engine, stage.gateway(tmp_path / "gateway", engine.port) as gateway:
-        crowd = rates.crowded(gateway, load, streams=preset.published.high_streams, window_s=window_s)
-        assert_met(crowded_rows(preset, uvloop.run(crowd)))
+        for last in (False, False, True):
+            before = of_processes(engine.pid)
+            crowd = rates.crowded(gateway, load, streams=preset.published.high_streams, window_s=window_s)
+            rows = crowded_rows(preset, uvloop.run(crowd))
+            used = of_processes(engine.pid) - before
+            if last or used.waited_ns <= QUIET_SHARE * used.ran_ns or all(row.is_met for row in rows):
+                break
+        assert_met(rows)
+
+
+def of_processes(root_pid: int) -> procstat.CpuTime:
+    return sum((procstat.cpu_time(pid) for pid in procstat.tree(root_pid)), procstat.CpuTime())
 
 
 def test_the_three_published_deployments_are_held_to_their_figures() -> None:
