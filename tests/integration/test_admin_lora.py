@@ -110,4 +110,6 @@ async def test_what_comes_to_nothing_stands_in_the_audit_trail_too() -> None:
         stand.adapters.trouble = NotFound("there is no pool x", param="pool")
         answer = await stand.ask("POST", LOAD, scope="operate")
         assert (answer.status, answer.json()["error"]["param"]) == (404, "pool")
-        assert audited(stand) == [("lora.load", AuditResult.REFUSED, ("adapter poet of pool kimi: there is no pool x",))]
+        assert audited(stand) == [
+            ("lora.load", AuditResult.REFUSED, ("adapter poet of pool kimi: there is no pool x",))
+        ]
