@@ -36,6 +36,9 @@ MAX_KEYS: Final = 200_000
 MAX_OPTIONS_BYTES: Final = 4096
 """Of ``stream_options`` that the gateway would add to."""
 
+MOST_TOKENS: Final = 2**40
+"""Of one answer, whatever its client says: sums of a thousand such numbers are exact in a float, and fit a message."""
+
 MAY_BE_LONG: Final = (
     "messages",
     "prompt",
@@ -193,8 +196,8 @@ def asks_background(body: ParsedBody) -> bool:
 
 
 def most_output_tokens(body: ParsedBody) -> int:
-    """How many tokens an answer of `/v1/responses` may have; 0 where the client does not say."""
-    return max(0, _read(body.fields, "max_output_tokens", _INT) or 0)
+    """How many tokens an answer of `/v1/responses` may have, `MOST_TOKENS` at most; 0 where the client does not say."""
+    return min(max(0, _read(body.fields, "max_output_tokens", _INT) or 0), MOST_TOKENS)
 
 
 _SAYS_NO: Final = frozenset({b"null", b"false", b"0"})
