@@ -111,8 +111,9 @@ def parse_body(data: bytes, dialect: Dialect) -> ParsedBody:
         raise BadRequest("the request body is nested too deeply") from None
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise BadRequest(f"the request body is not a JSON object: {_where(error)}") from None
-    stream = dialect is not Dialect.OPAQUE and _is_yes(_read(fields, "stream", _SCALAR))
-    options = _read(fields, "stream_options", _OPTIONS) or _StreamOptions()
+    stream = "stream" in fields and dialect is not Dialect.OPAQUE and _is_yes(_read(fields, "stream", _SCALAR))
+    options = _read(fields, "stream_options", _OPTIONS)
+    asked_usage = options is not None and _is_yes(options.include_usage)
     return ParsedBody(
         fields=fields,
         model=_read(fields, "model", _TEXT) or "",
@@ -123,9 +124,9 @@ def parse_body(data: bytes, dialect: Dialect) -> ParsedBody:
             token_ids=_read(fields, "return_token_ids", _BOOL) or False,
             structured=not _STRUCTURED.isdisjoint(fields) and _asks_structure(fields),
             # Without include_usage vLLM ignores it, and so it must stay when the gateway asks for usage.
-            continuous_usage=_is_yes(options.continuous_usage_stats) and _is_yes(options.include_usage),
+            continuous_usage=options is not None and asked_usage and _is_yes(options.continuous_usage_stats),
         ),
-        asked_usage=_is_yes(options.include_usage),
+        asked_usage=asked_usage,
     )
 
 
