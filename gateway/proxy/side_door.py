@@ -122,14 +122,15 @@ class SideDoor:
     async def _pass_on(
         self, path: Path, asked: _Asked, wire: ClientWire, *, head: bytes, chunked: bool, patience_s: float
     ) -> None:
-        try:
-            async with asyncio.timeout(ASK_S):
-                reader, writer = await asyncio.open_unix_connection(path, limit=READ_BYTES)
-                writer.write(msgspec.json.encode(asked) + b"\n")
-                mark = await reader.read(1)
-        except (OSError, TimeoutError) as error:
-            raise _not_found() from error
-        with contextlib.closing(writer):
+        with contextlib.ExitStack() as held:
+            try:
+                async with asyncio.timeout(ASK_S):
+                    reader, writer = await asyncio.open_unix_connection(path, limit=READ_BYTES)
+                    held.callback(writer.close)
+                    writer.write(msgspec.json.encode(asked) + b"\n")
+                    mark = await reader.read(1)
+            except (OSError, TimeoutError) as error:
+                raise _not_found() from error
             if mark != _FOUND:
                 raise _not_found()
             wire.send(head)

@@ -154,14 +154,21 @@ class KeysFile(Section):
 def read_keys(path: Path) -> tuple[Key, ...]:
     """The keys in the file at ``path``.  Raises ConfigError with a line for each fault."""
     try:
-        with path.open("rb") as file:
+        with open(path, "rb", opener=_without_waiting) as file:
             _check_private(path, os.fstat(file.fileno()))
             text = file.read(yaml_document.MAX_TEXT_BYTES * 16 + 1).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: not UTF-8") from error
     except OSError as error:
         raise ConfigError(f"{path}: {(error.strerror or 'cannot be read').lower()}") from error
+    if not text.strip("\0 \t\r\n"):  # cut short, by a full disk say: it must not take every key away
+        raise ConfigError(f"{path}: is empty; a file that holds no key says `keys: []`")
     return parse_keys(text, str(path))
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """Open what may be a pipe that nobody writes to: only then can it be seen and refused."""
+    return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
 def parse_keys(text: str, name: str) -> tuple[Key, ...]:

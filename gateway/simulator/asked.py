@@ -169,7 +169,7 @@ def _common(fields: dict[str, Any], *, limits: Limits) -> dict[str, Any]:
     max_tokens = _integer(fields, "max_tokens")
     completion_tokens = _integer(fields, "max_completion_tokens")
     n = _integer(fields, "n")
-    options = fields.get("stream_options") or {}
+    options = _options(fields)
     is_stream = fields.get("stream") is True
     if options and not is_stream:
         raise refusals.bad_request("Stream options can only be defined when `stream=True`.", param="stream_options")
@@ -192,6 +192,16 @@ def _common(fields: dict[str, Any], *, limits: Limits) -> dict[str, Any]:
         "model": adapter_of(fields, limits),
         "stop": (stop,) if isinstance(stop, str) else tuple(str(one) for one in stop),
     }
+
+
+def _options(fields: dict[str, Any]) -> dict[str, Any]:
+    options = fields.get("stream_options")
+    if options is None:
+        return {}
+    if not isinstance(options, dict):
+        words = "Input should be a valid dictionary or object to extract fields from"
+        raise refusals.invalid("model_attributes_type", "body.stream_options", message=words, given=options)
+    return options
 
 
 def _salt(fields: dict[str, Any]) -> str:

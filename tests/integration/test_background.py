@@ -13,7 +13,7 @@ import pytest
 from gateway.control.keysfile import replace_file
 from gateway.core.admission.keys import KeyLimits
 from gateway.core.link.messages import Quarantine, RequestRecord, Shares
-from gateway.core.request.body import parse_body
+from gateway.core.request.body import MOST_TOKENS, parse_body
 from gateway.core.request.fingerprint import fingerprint
 from gateway.core.stream.summary import Dialect, Exactness, Outcome
 from gateway.proxy import background
@@ -139,6 +139,19 @@ async def test_what_is_set_aside_counts_at_once() -> None:
         engine.finish(first, tokens=7)
         await ended(worker)
         assert (await post(worker, background=True, max_output_tokens=950)).status == 200
+
+
+@pytest.mark.parametrize("said", [10**17, 10**30, 10**400])
+async def test_a_number_beyond_reason_does_not_wash_away_what_was_used(said: int) -> None:
+    async with crew(key("alice", limits=DAILY), engines=1, workers=1) as ((worker,), (engine,)):
+        await make(worker)
+        assert used(worker) == 8
+        thing = await make(worker, background=True, max_output_tokens=said)
+        assert used(worker) == 8 + MOST_TOKENS
+        engine.finish(thing, tokens=1)
+        await worker.until(lambda: not worker.pipeline._ends.background)
+        assert used(worker) == 8 + 4
+        assert (await post(worker)).status == 200, "neither does the minute stay full"
 
 
 async def test_one_that_the_engine_refuses_costs_nothing() -> None:

@@ -13,6 +13,7 @@ import openai
 import pytest
 
 from gateway.core.routing.snapshot import SidePolicy, WorkerPolicy
+from gateway.proxy import side_door
 from gateway.proxy.side_door import SideDoor
 from tests.fakes.backend import End, Script, ScriptedBackend
 from tests.fakes.client import Answer, RawClient, raw_client
@@ -394,3 +395,30 @@ async def test_two_real_workers_serve_one_side_stream(tmp_path: Path) -> None:
                 await get(reader, answer.headers[NAME])
                 assert read_chat((await reader.answer()).body).engine_text() == (REASONING, "")
         assert {path.name for path in running.runtime_dir.glob("s*.sock")} == {"s0.sock", "s1.sock"}
+
+
+@pytest.mark.parametrize("leaves", [False, True], ids=["patience ends", "reader leaves"])
+async def test_a_sibling_that_does_not_answer_is_hung_up_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, leaves: bool
+) -> None:
+    """A worker that hangs would else cost its sibling a descriptor for every reader."""
+    monkeypatch.setattr(side_door, "ASK_S", 30.0 if leaves else 0.05)
+    asked: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+    hung_up = asyncio.Event()
+
+    async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.set_result(await reader.readline())
+        await reader.read()
+        hung_up.set()
+        writer.close()
+
+    async with running_worker(slot=0, side_dir=str(tmp_path)) as worker:
+        server = await asyncio.start_unix_server(hang, tmp_path / "s1.sock")
+        async with server, raw_client(worker.port) as client:
+            await get(client, f"/v1/reasoning/1-{'a' * 32}")
+            await until(asked.done)
+            if leaves:
+                client.writer.transport.abort()
+            else:
+                assert (await client.answer()).status == 404
+            await until(hung_up.is_set)

@@ -36,6 +36,9 @@ MAX_KEYS: Final = 200_000
 MAX_OPTIONS_BYTES: Final = 4096
 """Of ``stream_options`` that the gateway would add to."""
 
+MOST_TOKENS: Final = 2**40
+"""Of one answer, whatever its client says: sums of a thousand such numbers are exact in a float, and fit a message."""
+
 MAY_BE_LONG: Final = (
     "messages",
     "prompt",
@@ -110,8 +113,9 @@ def parse_body(data: bytes, dialect: Dialect) -> ParsedBody:
         raise BadRequest("the request body is nested too deeply") from None
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise BadRequest(f"the request body is not a JSON object: {_where(error)}") from None
-    stream = dialect is not Dialect.OPAQUE and (_read(fields, "stream", _BOOL) or False)
-    options = _read(fields, "stream_options", _OPTIONS) or _StreamOptions()
+    stream = "stream" in fields and dialect is not Dialect.OPAQUE and _is_yes(_read(fields, "stream", _SCALAR))
+    options = _read(fields, "stream_options", _OPTIONS)
+    asked_usage = options is not None and _is_yes(options.include_usage)
     return ParsedBody(
         fields=fields,
         model=_read(fields, "model", _TEXT) or "",
@@ -122,9 +126,9 @@ def parse_body(data: bytes, dialect: Dialect) -> ParsedBody:
             token_ids=_read(fields, "return_token_ids", _BOOL) or False,
             structured=not _STRUCTURED.isdisjoint(fields) and _asks_structure(fields),
             # Without include_usage vLLM ignores it, and so it must stay when the gateway asks for usage.
-            continuous_usage=bool(options.continuous_usage_stats and options.include_usage),
+            continuous_usage=options is not None and asked_usage and _is_yes(options.continuous_usage_stats),
         ),
-        asked_usage=bool(options.include_usage),
+        asked_usage=asked_usage,
     )
 
 
@@ -166,7 +170,8 @@ def emit_body(body: ParsedBody, *, inject_usage: bool) -> bytes:
 def may_inject_usage(body: ParsedBody, dialect: Dialect) -> bool:
     """Whether usage has to be asked for on the client's behalf: only chat and completions streams know the option.
 
-    A ``stream_options`` that is neither absent, null nor an object of some length is left alone: the engine answers.
+    A ``stream_options`` that is neither absent, null nor an object is left alone: the engine refuses it.  Raises
+    BadRequest for one of such a length that nothing can be added to it: its answer would cost its key no prompt.
     """
     if dialect not in (Dialect.CHAT, Dialect.COMPLETIONS) or not body.shape.stream or body.asked_usage:
         return False
@@ -174,7 +179,7 @@ def may_inject_usage(body: ParsedBody, dialect: Dialect) -> bool:
     if options is None:
         return True
     if _length(options) > MAX_OPTIONS_BYTES:
-        return False
+        raise BadRequest(f"stream_options is over {MAX_OPTIONS_BYTES} bytes", param="stream_options")
     return bytes(options) == b"null" or _read(body.fields, "stream_options", _FIELDS) is not None
 
 
@@ -195,8 +200,8 @@ def asks_background(body: ParsedBody) -> bool:
 
 
 def most_output_tokens(body: ParsedBody) -> int:
-    """How many tokens an answer of `/v1/responses` may have; 0 where the client does not say."""
-    return max(0, _read(body.fields, "max_output_tokens", _INT) or 0)
+    """How many tokens an answer of `/v1/responses` may have, `MOST_TOKENS` at most; 0 where the client does not say."""
+    return min(max(0, _read(body.fields, "max_output_tokens", _INT) or 0), MOST_TOKENS)
 
 
 _SAYS_NO: Final = frozenset({b"null", b"false", b"0"})
@@ -210,14 +215,22 @@ _STRUCTURED: Final = frozenset(
 
 
 class _StreamOptions(Struct):
-    include_usage: bool | None = None
-    continuous_usage_stats: bool | None = None
+    include_usage: bool | float | str | None = None
+    continuous_usage_stats: bool | float | str | None = None
 
+
+def _is_yes(value: object) -> bool:
+    """Whether pydantic, by which the engine reads, takes a value for true."""
+    return value.lower() in _YES if isinstance(value, str) else value == 1
+
+
+_YES: Final = frozenset({"1", "on", "t", "true", "y", "yes"})
 
 # Decoders made once: msgspec works a type out anew at each call of its function.
 _FIELDS: Final = msgspec.json.Decoder(dict[str, Raw])
 _LIST: Final = msgspec.json.Decoder(list[Raw])
-_OPTIONS: Final = msgspec.json.Decoder(_StreamOptions, strict=False)  # as lenient as the engine: 1, "true"
+_OPTIONS: Final = msgspec.json.Decoder(_StreamOptions)
+_SCALAR: Final = msgspec.json.Decoder(bool | float | str)
 _BOOL: Final = msgspec.json.Decoder(bool, strict=False)
 _TEXT: Final = msgspec.json.Decoder(str)
 _INT: Final = msgspec.json.Decoder(int, strict=False)

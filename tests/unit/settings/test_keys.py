@@ -135,6 +135,24 @@ def test_a_file_that_others_can_read_or_that_is_none_is_refused(tmp_path: Path) 
         read_keys(path)
 
 
+@pytest.mark.parametrize("text", [b"", b"\n \n", b"\0" * 512], ids=["nothing", "blank", "zeros"])
+def test_a_file_that_was_cut_to_nothing_takes_no_key_away(tmp_path: Path, text: bytes) -> None:
+    path = tmp_path / "keys.json"
+    path.write_bytes(text)
+    path.chmod(0o600)
+    with pytest.raises(ConfigError, match="is empty"):
+        read_keys(path)
+    path.write_bytes(b"keys: []\n")
+    assert read_keys(path) == ()
+
+
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    """Nobody writes to it: who opened it to read would wait for ever, and no change would be seen any more."""
+    os.mkfifo(tmp_path / "keys", 0o600)
+    with pytest.raises(ConfigError, match="not a regular file"):
+        read_keys(tmp_path / "keys")
+
+
 def test_every_field_of_the_file_stands_on_its_page() -> None:
     page = (ROOT / "docs" / "keys.md").read_text(encoding="utf-8")
     names = [path.rpartition(".")[2] for path, child in walk(KeysFile) if child.section is None]

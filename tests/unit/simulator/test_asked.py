@@ -36,6 +36,14 @@ def test_numbers_in_strings_and_whole_floats_pass() -> None:
     assert chat(max_tokens=5.0).max_tokens == 5
 
 
+@pytest.mark.parametrize("options", ["x", [], 5])
+def test_stream_options_that_are_no_object_are_refused(options: object) -> None:
+    with pytest.raises(Refused) as caught:
+        chat(stream=True, stream_options=options)
+    assert caught.value.status == 400
+    assert chat(stream=True, stream_options=None).stream
+
+
 @pytest.mark.parametrize("value", [True, 1.5, [1]])
 def test_what_is_no_whole_number_is_refused(value: object) -> None:
     with pytest.raises(Refused) as refused:

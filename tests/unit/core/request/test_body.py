@@ -155,6 +155,20 @@ def test_what_the_engine_takes_for_true_counts_as_asked() -> None:
     assert (body.shape.stream, body.shape.n, body.asked_usage) == (True, 3, True)
 
 
+@pytest.mark.parametrize("word", [True, 1, 1.0, "1", "t", "TRUE", "y", "Yes", "on"], ids=repr)
+def test_a_stream_is_one_by_every_word_that_the_engine_takes_for_it(word: object) -> None:
+    """Else no usage would be asked for, and the answer would cost its key no prompt."""
+    body = parse_body(encoded(stream=word), CHAT)
+    assert body.shape.stream
+    assert may_inject_usage(body, CHAT)
+    assert parse_body(encoded(stream=True, stream_options={"include_usage": word}), CHAT).asked_usage
+
+
+@pytest.mark.parametrize("word", [False, None, 0, 0.0, 2, "0", "no", "off", " true", "", [True], {}], ids=repr)
+def test_what_the_engine_takes_for_no_or_refuses_is_no_stream(word: object) -> None:
+    assert not parse_body(encoded(stream=word), CHAT).shape.stream
+
+
 def test_continuous_usage_is_never_switched_on_by_asking_for_usage() -> None:
     body = parse_body(encoded(stream=True, stream_options={"continuous_usage_stats": True}), CHAT)
     assert not body.shape.continuous_usage
@@ -200,10 +214,10 @@ def test_a_long_body_that_is_no_json_is_refused_as_a_short_one() -> None:
         parse_body(b'{"a":' + long, CHAT)
 
 
-def test_options_without_measure_are_left_to_the_engine() -> None:
+def test_options_without_measure_are_refused_since_no_usage_could_be_asked_for() -> None:
     options = {f"x{number}": 1 for number in range(1000)}
-    body = parse_body(encoded(stream=True, stream_options=options), CHAT)
-    assert not may_inject_usage(body, CHAT)
+    with pytest.raises(BadRequest, match="stream_options is over 4096 bytes"):
+        may_inject_usage(parse_body(encoded(stream=True, stream_options=options), CHAT), CHAT)
 
 
 def test_prompts_without_measure_are_not_counted() -> None:
