@@ -123,7 +123,7 @@ class _Refusal(Struct):
 
 class _Card(Struct):
     root: str | None = None
-    parent: str | None | UnsetType = UNSET
+    parent: str | UnsetType | None = UNSET
 
 
 def verdict(status: int, body: bytes, *, path: str = "") -> str:
