@@ -18,7 +18,7 @@ from gateway.core.request.body import ParsedBody, no_body, parse_body
 from gateway.core.request.form import boundary_of, parse_form
 from gateway.core.request.parameters import check_fields, check_parameters
 from gateway.core.routing.cors import answer_lines, preflight_lines
-from gateway.core.routing.endpoints import Endpoint, Serves, Takes, checked_query, locate
+from gateway.core.routing.endpoints import Endpoint, Serves, Takes, checked_query, locate, nearest
 from gateway.core.routing.headers import client_request_id
 from gateway.core.routing.parameters import ParameterPolicy
 from gateway.core.routing.snapshot import LimitPolicy
@@ -67,7 +67,9 @@ def read_head(visit: Visit, request: web.BaseRequest, *, endpoints: Mapping[str,
     path, _, query = raw_target(request).partition("?")
     found = locate(endpoints, path)
     if found is None:
-        raise UnknownEndpoint("there is no such endpoint here")
+        meant = nearest(endpoints, path)
+        hint = f"; {meant} is one: is the client's base URL right?" if meant else ""
+        raise UnknownEndpoint(f"there is no such endpoint here{hint}")
     visit.endpoint, visit.thing = endpoint, _ = found
     if request.method == "OPTIONS" and b"Access-Control-Allow-Origin" in visit.cors:
         visit.cors += preflight_lines(

@@ -115,6 +115,12 @@ def locate(endpoints: Mapping[str, Endpoint], path: str) -> tuple[Endpoint, str]
     return None
 
 
+def nearest(endpoints: Mapping[str, Endpoint], path: str) -> str:
+    """The path that a client with a wrong base URL means, ``/v1`` missing or doubled; "" where none is in sight."""
+    meant = path.removeprefix("/v1") if path.startswith("/v1/v1/") else f"/v1{path}"
+    return meant if locate(endpoints, meant) is not None else ""
+
+
 def checked_query(endpoint: Endpoint, query: str) -> bytes:
     """What of ``query`` is sent on: the named parameters, each once.  Raises BadRequest for a value that is none."""
     given = dict(pair.partition("=")[::2] for pair in query.split("&"))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.core.routing.endpoints import ENDPOINTS, ID, Serves, Takes, checked_query, locate
+from gateway.core.routing.endpoints import ENDPOINTS, ID, Serves, Takes, checked_query, locate, nearest
 from gateway.core.stream.summary import Dialect
 from gateway.errors import BadRequest
 
@@ -136,3 +136,20 @@ def test_only_opaque_answers_are_never_streams() -> None:
     assert {e.name for e in ENGINE if e.streams} == {
         "chat", "completions", "responses", "response", "response_cancel", "messages", "transcriptions", "translations",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "path, meant",
+    [
+        ("/chat/completions", "/v1/chat/completions"),
+        ("/responses/resp_1", "/v1/responses/resp_1"),
+        ("/v1/v1/messages", "/v1/messages"),
+        ("/v1/v1/v1/messages", ""),
+        ("/v1/nothing", ""),
+        ("/docs", ""),
+        ("", ""),
+        ("*", ""),
+    ],
+)
+def test_what_a_wrong_base_url_meant_is_found(path: str, meant: str) -> None:
+    assert nearest(ENDPOINTS, path) == meant
