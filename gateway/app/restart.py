@@ -42,10 +42,16 @@ def restart_needed(running: InstallSpec, settings: Settings) -> tuple[str, ...]:
     wanted = msgspec.structs.asdict(install_spec(settings))
     now = msgspec.structs.asdict(running)
     return tuple(
-        f"{setting}: {_told(field, now[field])} → {_told(field, wanted[field])}"
+        _sentence(field, setting, now=now[field], wanted=wanted[field])
         for field, setting in SETTING_OF.items()
         if now[field] != wanted[field]
     )
+
+
+def _sentence(field: str, setting: str, *, now: object, wanted: object) -> str:
+    if field == "keys_path" and "" in {now, wanted}:  # without a file none is asked for
+        return f"auth.clients: {'keys' if now else 'none'} → {'keys' if wanted else 'none'}"
+    return f"{setting}: {_told(field, now)} → {_told(field, wanted)}"
 
 
 def _told(field: str, value: object) -> str:
@@ -53,6 +59,8 @@ def _told(field: str, value: object) -> str:
     match value:
         case tuple():
             return ", ".join(map(str, value)) or "none"
+        case "":
+            return "none"
         case float() if field == "store_keep_s":
             return f"{value / 86400.0:.12g}"
         case float():

@@ -50,9 +50,10 @@ def show(settings: Settings, screen: Screen, *, path: Path) -> None:
     pools = words.plural(len(settings.runtime.pools), "pool")
     screen.line(Piece(f"{path} is good: {words.plural(backends, 'backend')} in {pools}.", "good"))
     screen.line()
-    screen.pair(
-        "clients", ", ".join(_reached(address) for address in install.clients.listen), Piece("  no keys", "dim")
-    )
+    scheme = "https" if install.clients.tls.certificate else "http"
+    keys = f"keys in {install.auth.keys_file}" if install.auth.clients == "keys" else "no keys"
+    listen = ", ".join(_reached(address, scheme=scheme) for address in install.clients.listen)
+    screen.pair("clients", listen, Piece(f"  {keys}", "dim"))
     screen.pair("operators", ", ".join(_reached(address) for address in install.operators.listen))
     workers = "one per processor" if install.workers == "auto" else str(install.workers)
     screen.pair("workers", workers)
@@ -63,12 +64,22 @@ def show(settings: Settings, screen: Screen, *, path: Path) -> None:
     screen.pair("log", f"{install.log.level} and above, as {install.log.format}")
     if settings.overrides:
         screen.pair("overridden", f"by {', '.join(settings.overrides)}")
+    _other_names(settings, screen)
     screen.line()
     _backends(settings, screen)
 
 
-def _reached(address: str) -> str:
-    return address if address.startswith("unix:") else f"http://{address}"
+def _reached(address: str, *, scheme: str = "http") -> str:
+    return address if address.startswith("unix:") else f"{scheme}://{address}"
+
+
+def _other_names(settings: Settings, screen: Screen) -> None:
+    """What clients may ask for besides the models of the table."""
+    pools = settings.runtime.pools
+    if aliases := [f"{alias.name} for {alias.model}" for pool in pools for alias in pool.aliases]:
+        screen.pair("aliases", ", ".join(aliases))
+    if adapters := [f"{it.name}{'' if it.load else ' (on order)'}" for pool in pools for it in pool.lora]:
+        screen.pair("adapters", ", ".join(adapters))
 
 
 def _backends(settings: Settings, screen: Screen) -> None:

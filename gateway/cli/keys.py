@@ -6,9 +6,11 @@ nothing else ever prints one.
 
 from __future__ import annotations
 
+import re
 import time
 from typing import Any, Final
 
+import typer
 from msgspec import Struct
 
 from gateway.cli import words
@@ -18,6 +20,9 @@ from gateway.cli.screen import Screen
 from gateway.cli.target import Options, find
 from gateway.core.admission.keys import KeyLimits
 from gateway.ports import KeyReport
+
+_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+"""As the gateway wants it."""
 
 _STYLES: Final = {"good": "good", "expired": "dim", "revoked": "dim"}
 
@@ -33,6 +38,13 @@ class MadePage(Struct, frozen=True):
 
     key: str
     made: KeyReport
+
+
+def check_id(key_id: str) -> None:
+    """Whether a key may be called so; "" has one made.  Raises BadParameter, which ends with the usage."""
+    if key_id and not _ID.fullmatch(key_id):
+        message = "1 to 64 letters, digits, dots, dashes and underscores, the first a letter or digit"
+        raise typer.BadParameter(message, param_hint="'--id'")
 
 
 def run_create(options: Options, wanted: dict[str, Any], *, as_json: bool) -> None:

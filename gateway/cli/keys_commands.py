@@ -51,8 +51,9 @@ def keys_create(
 
     Further limits can be set in the file of keys or by the admin API.
     """
-    from gateway.cli.keys import run_create
+    from gateway.cli.keys import check_id, run_create
 
+    check_id(id)
     limits = {
         "concurrency": concurrency or None,
         "requests_per_minute": rpm or None,

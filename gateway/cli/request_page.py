@@ -69,8 +69,9 @@ def _block(stretch: Stretch, screen: Screen, *, cells: int) -> Piece:
 
 
 def _instants(record: RequestRecord, screen: Screen) -> None:
+    refused_at_once = record.sent_s is None and not record.queue_s
     instants = (
-        ("admitted", record.queue_s, "left the gateway's queue"),
+        ("admitted", None if refused_at_once else record.queue_s, "left the gateway's queue"),
         ("sent", record.sent_s, "written to the backend"),
         ("headers", record.headers_s, "the backend's status line"),
         ("first token", record.ttft_s, "TTFT"),
@@ -126,6 +127,8 @@ def _rates(summary: StreamSummary, screen: Screen) -> None:
 
 def _circumstances(record: RequestRecord, screen: Screen) -> None:
     kind = "stream" if record.stream else "whole answer"
+    if record.key_id:
+        screen.pair("key", record.key_id)
     screen.pair("response", f"status {record.status}, {kind}, {words.size(record.response_bytes)}")
     screen.pair("request", f"{words.size(record.request_bytes)}, received in {words.millis(record.upload_s)} ms")
     screen.pair("backend", f"{words.plural(record.attempts, 'attempt')}{', alone on it' if record.alone else ''}")

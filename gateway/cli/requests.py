@@ -93,25 +93,29 @@ def show_list(page: RequestPage, screen: Screen, *, now: float) -> None:
     if not page.items:
         screen.line("no such requests")
         return
+    keys = any(item.record.key_id for item in page.items)
+    errors = any(item.record.error_code for item in page.items)
     columns = [
         Column(title="ACCEPTED"),
         Column(title="REQUEST", least=11),
         Column(title="MODEL", least=8),
         Column(title="BACKEND", least=7, rank=1),
+        *([Column(title="KEY", least=8, rank=4)] if keys else []),
         Column(title="OUTCOME"),
+        *([Column(title="ERROR", least=10, rank=5)] if errors else []),
         Column(title="TTFT", unit="s", right=True),
         Column(title="TOTAL", unit="s", right=True),
         Column(title="TOKENS", right=True, rank=3),
         Column(title="DECODE", unit="tok/s", right=True),
         Column(title="EFFECTIVE", unit="tok/s", right=True, rank=2),
     ]
-    screen.grid(columns, [_row(item, now=now) for item in page.items])
+    screen.grid(columns, [_row(item, now=now, keys=keys, errors=errors) for item in page.items])
     if page.next is not None:
         screen.line()
         screen.line(Piece(f"more: --before {page.next}", "dim"))
 
 
-def _row(item: StoredRequest, *, now: float) -> tuple[Piece | str, ...]:
+def _row(item: StoredRequest, *, now: float, keys: bool, errors: bool) -> tuple[Piece | str, ...]:
     record, summary = item.record, item.record.summary or StreamSummary()
     total = summary.total_exactness is Exactness.ESTIMATED
     split = total or summary.split_exactness is Exactness.ESTIMATED
@@ -120,7 +124,9 @@ def _row(item: StoredRequest, *, now: float) -> tuple[Piece | str, ...]:
         record.request_id,
         record.model or words.UNKNOWN,
         record.backend or words.UNKNOWN,
+        *([record.key_id or words.UNKNOWN] if keys else []),
         Piece(record.outcome, outcome_style(record.outcome)),
+        *([record.error_code or words.UNKNOWN] if errors else []),
         words.seconds(record.ttft_s),
         words.seconds(record.total_s),
         words.about(words.count(summary.completion_tokens), estimated=total),

@@ -20,11 +20,13 @@ from gateway.control.watch import MODELS_BYTES
 from gateway.core.routing.adapters import (
     KEY_REFUSED,
     NOT_REPORTED,
+    OWN_MODEL,
     STILL_REPORTED,
     Adapter,
     AdapterResult,
     AdapterTold,
     find_card,
+    is_own_model,
     root_of,
     verdict,
 )
@@ -84,6 +86,8 @@ async def carry_out(
         try:
             cards = await _models(client)
             card = find_card(cards, name)
+            if card is not None and is_own_model(card):
+                return _namesake(call), cards
             result = _nothing_to_do(call, card)
             if result is None:
                 if card is not None:
@@ -101,6 +105,13 @@ async def carry_out(
             if result is None:
                 return AdapterTold(backend=call.backend.name, result=refused.result, detail=refused.detail), cards
     return AdapterTold(backend=call.backend.name, result=result), cards
+
+
+def _namesake(call: AdapterCall) -> AdapterTold:
+    """The backend has a model of the adapter's name, which is left alone."""
+    if call.load:
+        return AdapterTold(backend=call.backend.name, result=AdapterResult.REFUSED, detail=OWN_MODEL)
+    return AdapterTold(backend=call.backend.name, result=AdapterResult.NOT_LOADED)
 
 
 def _nothing_to_do(call: AdapterCall, card: ModelCard | None) -> AdapterResult | None:

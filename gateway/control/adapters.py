@@ -28,6 +28,7 @@ from gateway.core.routing.adapters import (
     AdapterTold,
     Orders,
     find_card,
+    is_own_model,
     root_of,
     summary_of,
 )
@@ -159,7 +160,7 @@ class AdapterDesk:
     def _is_other(self, backend: str, adapter: Adapter, *, reload: bool = False) -> bool:
         """Whether a backend has one of that name that has to go first."""
         card = find_card(self._fleet.known(backend)[0], adapter.name)
-        return card is not None and (reload or root_of(card) != adapter.path)
+        return card is not None and not is_own_model(card) and (reload or root_of(card) != adapter.path)
 
     def _find(self, pool: str, name: str) -> tuple[Pool, Adapter]:
         found = next((it for it in self._fleet.runtime.pools if it.name == pool), None)

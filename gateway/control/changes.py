@@ -95,7 +95,13 @@ def _told(value: Any) -> str:
             return "on" if value else "off"
         case float():
             return f"{value:.12g}"
-        case "":
+        case "" | ():
             return "(none)"
+        case {"name": name, "model": model}:
+            return f"{name} for {model}"
+        case {"model": model, **rest}:
+            return f"{model} ({', '.join(f'{key} {_told(it)}' for key, it in rest.items())})"
+        case tuple() | list():
+            return ", ".join(map(_told, value))
         case _:
             return str(value)

@@ -160,7 +160,7 @@ class Line:
         """Until when a request waits for a backend to come back; counted from the first time that it has to."""
         now, hold_s = self._clock(), self.rules.hold_s
         if not self.patient(visit):
-            return now
+            return visit.accepted  # long past: not now, which whoever read the clock a moment ago would wait for
         if visit.held_until is None:
             visit.held_until = now + hold_s
         coming = any(b.pool == visit.pool and b.state in _COMING for b in self._desk.snapshot.backends)

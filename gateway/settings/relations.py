@@ -58,7 +58,7 @@ def _listeners(data: dict[str, Any]) -> Iterator[Broken]:
                 yield Broken(
                     path,
                     f"{address} can be reached from other machines while auth.clients is none; listen on 127.0.0.1, "
-                    "[::1] or unix:/path, or ask for keys",
+                    "[::1] or unix:/path, or ask for keys (auth.clients: keys)",
                 )
             taken.setdefault(address, path)
             ports.setdefault(address.port, section)

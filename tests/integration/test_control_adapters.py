@@ -13,7 +13,14 @@ import pytest
 from gateway import aio
 from gateway.control import adapter_calls, inbox
 from gateway.control.adapters import AdapterDesk
-from gateway.core.routing.adapters import KEY_REFUSED, NOT_REPORTED, STILL_REPORTED, AdapterOutcome, AdapterResult
+from gateway.core.routing.adapters import (
+    KEY_REFUSED,
+    NOT_REPORTED,
+    OWN_MODEL,
+    STILL_REPORTED,
+    AdapterOutcome,
+    AdapterResult,
+)
 from gateway.errors import NotFound
 from tests.fakes.backend import End, Script, answer
 from tests.fakes.control_parts import ControlParts
@@ -300,3 +307,18 @@ async def test_what_nobody_configured_is_not_found(tmp_path: Path) -> None:
         with pytest.raises(NotFound, match=r"pools\[\]\.lora"):
             await made.desk.unload("p", "stranger")
         assert (made.parts.keepsake.adapters(), engine.orders) == ({}, [])
+
+
+@pytest.mark.parametrize("path", ["/adapters/poet", "./tiny-model"])
+async def test_an_adapter_that_is_named_as_the_backends_own_model_is_refused_and_the_model_stays(
+    tmp_path: Path, path: str
+) -> None:
+    engine = LoraEngine()
+    async with bench(tmp_path, engine, lora=[{"name": "tiny", "path": path}]) as made:
+        assert made.seen() == {"a": ("tiny",)}, "although nobody wants an adapter of this name"
+        outcome = await made.desk.load("p", "tiny", reload=True)
+        assert (results(outcome), detail(outcome)) == ({"a": "refused"}, OWN_MODEL)
+        assert results(await made.desk.unload("p", "tiny")) == {"a": "not_loaded"}
+        assert all(shot.backends[0].models in {(), ("tiny",)} for shot in made.parts.outlet.snapshots)
+        assert made.seen() == {"a": ("tiny",)}
+        assert engine.orders == []

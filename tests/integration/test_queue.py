@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -12,12 +13,16 @@ import pytest
 
 from gateway import aio
 from gateway.core.admission.keys import Key, digest_of
-from gateway.core.link.messages import Quarantine, Shares
+from gateway.core.link.messages import NewSnapshot, Quarantine, Shares
 from gateway.core.request.body import parse_body
 from gateway.core.request.fingerprint import fingerprint
 from gateway.core.routing.backend import BackendState
-from gateway.core.routing.snapshot import PoolView
+from gateway.core.routing.snapshot import PoolView, Snapshot
 from gateway.core.stream.summary import Dialect, Ending, Outcome
+from gateway.errors import NothingServing
+from gateway.proxy.gate import Gate
+from gateway.proxy.route import Desk
+from gateway.proxy.visit import Visit
 from tests.fakes.backend import Request, Script, ScriptedBackend, answer
 from tests.fakes.client import Answer, raw_client
 from tests.fakes.worker import FakeWorker, backend_view, running_worker
@@ -458,3 +463,15 @@ async def test_without_hold_nobody_waits_for_a_backend_that_is_away() -> None:
         seen = await ask(worker)
         assert (seen.status, seen.error["code"]) == (503, "nothing_serving")
         assert now() - began < 0.1
+
+
+async def test_nor_by_a_clock_that_goes_on_while_it_is_looked_at() -> None:
+    desk = Desk(slot=0, clock=time.monotonic, acknowledge=lambda _: None)
+    gate = Gate(desk=desk, clock=time.monotonic)
+    view = backend_view("http://127.0.0.1:1", state=BackendState.EJECTED)
+    snapshot = Snapshot(generation=1, pools=(PoolView(name="main", concurrency=1),), backends=(view,))
+    desk.apply(NewSnapshot(snapshot=snapshot))
+    visit = Visit(accepted=time.monotonic(), accepted_wall=0.0, snapshot=snapshot, request_id="x")
+    visit.pool = "main"
+    with pytest.raises(NothingServing):
+        gate.try_lease(visit)

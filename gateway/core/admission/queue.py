@@ -144,7 +144,9 @@ class FairQueue:
     def _too_much(self, flow: str, now: float) -> QuotaExceeded:
         count = self._lines[flow].count
         return QuotaExceeded(
-            f"{count} requests of this key wait already, its part of the queue", retry_after_s=self.retry_after_s(now)
+            f"{count} requests of this key wait already, its part of the queue",
+            param="queue_share",
+            retry_after_s=self.retry_after_s(now),
         )
 
     # --- being served ---------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Final
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from gateway.core.routing.backend import BackendState
 from gateway.core.routing.snapshot import ModelCard
@@ -32,6 +32,7 @@ NO_ROUTE: Final = (
 KEY_REFUSED: Final = "it refuses our key: is api_key_env right?"
 NOT_REPORTED: Final = "it answered 200 and still does not report the adapter at /v1/models"
 STILL_REPORTED: Final = "it answered 200 and still reports the adapter at /v1/models"
+OWN_MODEL: Final = "that is the name of a model of its own: give the adapter another one in pools[].lora"
 
 Orders = Mapping[str, Mapping[str, bool]]
 """What operators said: pool -> adapter -> whether it is wanted.  One that is not here is as its setting says."""
@@ -122,6 +123,7 @@ class _Refusal(Struct):
 
 class _Card(Struct):
     root: str | None = None
+    parent: str | UnsetType | None = UNSET
 
 
 def verdict(status: int, body: bytes, *, path: str = "") -> str:
@@ -145,10 +147,19 @@ def verdict(status: int, body: bytes, *, path: str = "") -> str:
 
 def root_of(card: ModelCard) -> str:
     """Where the engine says that a model or adapter came from, "" where it does not."""
+    return _read(card).root or ""
+
+
+def is_own_model(card: ModelCard) -> bool:
+    """Whether the engine says that this is a model of its own: one of an adapter names the model beneath."""
+    return _read(card).parent is None
+
+
+def _read(card: ModelCard) -> _Card:
     try:
-        return msgspec.json.decode(card.raw, type=_Card).root or ""
+        return msgspec.json.decode(card.raw, type=_Card)
     except msgspec.MsgspecError:
-        return ""
+        return _Card()
 
 
 def find_card(cards: Iterable[ModelCard], name: str) -> ModelCard | None:
@@ -244,6 +255,8 @@ class AdapterBook:
         if last is not None and last.epoch == epoch and now < last.not_before:
             return None
         card = find_card(cards, adapter.name)
+        if card is not None and is_own_model(card):
+            return True if adapter.wanted(self.orders.get(pool, {})) else None  # to be refused, which is told
         orders = self.orders.get(pool, {})
         if adapter.wanted(orders):
             settled = last is not None and last.done and last.epoch == epoch and last.path == adapter.path
@@ -255,6 +268,8 @@ class AdapterBook:
     ) -> AdapterOnBackend:
         """What is known of an adapter at a backend."""
         card = find_card(cards, name)
+        if card is not None and is_own_model(card):
+            card = None
         last = self._tries.get((backend, name))
         return AdapterOnBackend(
             backend=backend,

@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw, Struct
 
+from gateway.core.routing.adapters import is_own_model
 from gateway.core.routing.backend import BackendState
 from gateway.core.routing.snapshot import Alias, ModelCard, Snapshot
 
@@ -84,8 +85,8 @@ def union(
 
 
 def without(cards: Iterable[ModelCard], unwanted: Container[str]) -> tuple[ModelCard, ...]:
-    """``cards`` without those of LoRA adapters that no operator wants to be used."""
-    return tuple(card for card in cards if card.id not in unwanted)
+    """``cards`` without those of LoRA adapters that no operator wants to be used; a model of the name stays."""
+    return tuple(card for card in cards if card.id not in unwanted or is_own_model(card))
 
 
 def with_aliases(cards: tuple[ModelCard, ...], aliases: Iterable[Alias]) -> tuple[ModelCard, ...]:

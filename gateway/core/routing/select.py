@@ -25,12 +25,13 @@ def pool_for(snapshot: Snapshot, model: str) -> str:
             return backend.pool
     if len(snapshot.pools) == 1 and not model:
         return snapshot.pools[0].name
-    if any(not pool.models and not _known(snapshot, pool.name) for pool in snapshot.pools):
-        raise NothingServing(
-            "no backend has reported its models yet; try again shortly", retry_after_s=snapshot.policy.away_s
-        )
     if not model:
         raise UnknownModel("several pools are served here: name a model", param="model")
+    if any(not pool.models and not _known(snapshot, pool.name) for pool in snapshot.pools):
+        raise NothingServing(
+            f"The model `{model[:128]}` is not known yet, and not every pool has reported its models; try again shortly",
+            retry_after_s=snapshot.policy.away_s,
+        )
     raise UnknownModel(f"The model `{model[:128]}` does not exist.", param="model")
 
 

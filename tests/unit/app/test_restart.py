@@ -34,6 +34,7 @@ def test_the_installation_that_runs_needs_no_restart() -> None:
             "clients.listen: 127.0.0.1:8080 → 127.0.0.1:1, 127.0.0.1:2",
         ),
         ("operators: {names: [gw.example, gw]}\n", "operators.names: none → gw.example, gw"),
+        ("auth: {clients: keys, keys_file: /k.json}\n", "auth.clients: none → keys"),
         ("clients: {drain_s: 7.5}\n", "clients.drain_s: 30 → 7.5"),
         ("log: {level: debug}\n", "log.level: info → debug"),
         ("store: {keep_bytes: 1 MiB}\n", "store.keep_bytes: 1073741824 → 1048576"),
@@ -42,6 +43,21 @@ def test_the_installation_that_runs_needs_no_restart() -> None:
 )
 def test_a_changed_setting_is_named(more: str, sentence: str) -> None:
     assert restart_needed(RUNNING, read(more)) == (sentence,)
+
+
+def test_what_was_empty_is_called_none() -> None:
+    without = msgspec.structs.replace(RUNNING, tls_certificate="/c.pem", tls_key="/k.pem")
+    assert restart_needed(without, read()) == (
+        "clients.tls.certificate: /c.pem → none",
+        "clients.tls.key: /k.pem → none",
+    )
+
+
+def test_that_keys_are_asked_for_no_more_is_named_by_what_says_so() -> None:
+    with_keys = msgspec.structs.replace(RUNNING, keys_path="/k.json")
+    assert restart_needed(with_keys, read()) == ("auth.clients: keys → none",)
+    (sentence,) = restart_needed(with_keys, read("auth: {clients: keys, keys_file: /l.json}\n"))
+    assert sentence == "auth.keys_file: /k.json → /l.json"
 
 
 def test_paths_are_compared_as_they_are_used() -> None:

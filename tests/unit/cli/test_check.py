@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.fakes.certificates import make_certificate
+
 GOOD = """\
 clients: {listen: ["127.0.0.1:8080", "unix:c.sock"]}
 workers: auto
@@ -92,3 +94,19 @@ def test_a_file_that_is_not_there_is_said_so(pacekeeper: Callable[..., str]) -> 
 def test_a_private_authority_is_named(pacekeeper: Callable[..., str], here: Path) -> None:
     Path("g.yaml").write_text(GOOD.replace("VLLM_KEY}", "VLLM_KEY, tls_ca: gone.pem}"))
     assert f"cannot read {here}/gone.pem: no such file or directory" in pacekeeper("check", "g.yaml", exits=2)
+
+
+def test_keys_tls_and_other_names_are_told(pacekeeper: Callable[..., str], here: Path) -> None:
+    key, certificate = make_certificate(here)
+    Path("g.yaml").write_text(
+        GOOD.replace('"unix:c.sock"]}', f'"unix:c.sock"], tls: {{certificate: {certificate}, key: {key}}}}}')
+        .replace("    backends:\n", "    aliases: [{name: gpt-4o, model: kimi-k2.5}]\n    backends:\n")
+        .replace(
+            "    backends:\n", "    lora: [{name: poet, path: /p}, {name: law, path: /l, load: true}]\n    backends:\n"
+        )
+        + "auth: {clients: keys, keys_file: k.json}\n"
+    )
+    said = pacekeeper("check", "g.yaml").splitlines()
+    assert said[2] == f"  clients     https://127.0.0.1:8080, unix:{here}/c.sock  keys in {here}/k.json"
+    assert said[3] == "  operators   http://127.0.0.1:8081"
+    assert said[9:11] == ["  aliases     gpt-4o for kimi-k2.5", "  adapters    poet (on order), law"]

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 
 import msgspec
+import pytest
 
 from gateway.core.admission.keys import KeyDefaults, KeyLimits, KeyScope
 from gateway.ports import KeyReport
@@ -83,3 +84,12 @@ def test_one_key_is_shown_and_ended(pacekeeper: Callable[..., str], gateway: Fak
 def test_a_key_that_is_not_there_is_not_found(pacekeeper: Callable[..., str]) -> None:
     assert "no such page" in pacekeeper("keys", "show", "nobody", exits=5)
     assert "no such page" in pacekeeper("keys", "revoke", "nobody", exits=5)
+
+
+@pytest.mark.parametrize("given", ["a b", "-a", "x" * 65, "schlüssel"])
+def test_an_id_that_is_none_is_refused_in_words(
+    given: str, pacekeeper: Callable[..., str], gateway: FakeGateway
+) -> None:
+    said = pacekeeper("keys", "create", "some team", f"--id={given}", exits=2)
+    assert "Invalid value for '--id': 1 to 64 letters, digits, dots, dashes and underscores" in " ".join(said.split())
+    assert gateway.seen == []

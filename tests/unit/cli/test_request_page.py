@@ -83,6 +83,14 @@ def test_a_request_that_was_rejected_shows_what_there_is() -> None:
     assert page.startswith("rejected x  POST chat  no model on no backend\n")
     assert "  backend     0 attempts\n" in page
     assert "tok/s" not in page
+    assert "admitted" not in page
+    assert "  key " not in page
+
+
+def test_a_request_that_left_the_queue_to_be_refused_shows_when_and_whose_it_was() -> None:
+    page = shown(record(0.0, "x", queue_s=1.5, sent_s=None, key_id="team-a"))
+    assert "  admitted  1.500  left the gateway's queue\n" in page
+    assert "  key         team-a\n" in page
 
 
 def test_a_request_without_a_length_has_no_bar() -> None:

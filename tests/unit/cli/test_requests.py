@@ -9,22 +9,34 @@ import pytest
 
 from gateway.cli.requests import RequestPage, show_list
 from gateway.cli.screen import Screen
-from tests.fakes.admin_server import FakeGateway, request_rows
+from gateway.ports import StoredRequest
+from tests.fakes.admin_server import FakeGateway, record, request_rows
 from tests.fakes.terminal import Terminal
 
 LIST = """\
-ACCEPTED    REQUEST               MODEL                               BACKEND  OUTCOME           TTFT  TOTAL  TOKENS  DECODE  EFFECTIVE
-                                                                                                    s      s           tok/s      tok/s
-3 s ago     3f2a9c01b2d400000007  kimi-k2.5                           a        ok                0.41   6.82     512    80.1      ~40.0
-1 min ago   3f2a9c01b2d400000006  moonshotai/Kimi-K2.5-Instruct-0905  a        ok                0.41   6.82     512    80.1      ~40.0
-1 min ago   9d02c0ffee1100000005  kimi-k2.5                           a        client_gone          –   1.50       –       –          –
-11 min ago  9d02c0ffee1100000004  kimi-k2.5                           a        upstream_timeout     –    612       –       –          –
-1 d ago     client-chosen-id      kimi-k2.5                           a        rejected             –  0.001       –       –          –
+ACCEPTED    REQUEST               MODEL                               BACKEND  OUTCOME           ERROR            TTFT  TOTAL  TOKENS  DECODE  EFFECTIVE
+                                                                                                                     s      s           tok/s      tok/s
+3 s ago     3f2a9c01b2d400000007  kimi-k2.5                           a        ok                –                0.41   6.82     512    80.1      ~40.0
+1 min ago   3f2a9c01b2d400000006  moonshotai/Kimi-K2.5-Instruct-0905  a        ok                –                0.41   6.82     512    80.1      ~40.0
+1 min ago   9d02c0ffee1100000005  kimi-k2.5                           a        client_gone       –                   –   1.50       –       –          –
+11 min ago  9d02c0ffee1100000004  kimi-k2.5                           a        upstream_timeout  backend_stalled     –    612       –       –          –
+1 d ago     client-chosen-id      kimi-k2.5                           a        rejected          –                   –  0.001       –       –          –
 """
 
 
 def test_the_newest_requests_with_their_pace(pacekeeper: Callable[..., str]) -> None:
     assert pacekeeper("requests", "list") == LIST
+
+
+def test_whose_requests_they_were_is_told_where_clients_have_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = (StoredRequest(id=1, record=record(0.0, "x", key_id="team-a")), StoredRequest(id=2, record=record(0.0, "y")))
+    terminal = Terminal(monkeypatch)
+    monkeypatch.setenv("COLUMNS", "120")
+    show_list(RequestPage(items=rows), Screen(terminal), now=0.0)
+    title, _, mine, nobodys = terminal.text.splitlines()
+    at = title.index("KEY")
+    assert (mine[at : at + 6], nobodys[at]) == ("team-a", "–")
+    assert "ERROR" not in title
 
 
 def test_a_list_that_goes_on_says_how(pacekeeper: Callable[..., str]) -> None:

@@ -78,3 +78,17 @@ def test_adapters_that_move_or_go_have_sentences_of_their_own() -> None:
         "pool p: LoRA adapter poet: load off → on",
         "pool p: LoRA adapter new added",
     )
+
+
+def test_lists_are_told_in_words() -> None:
+    before = runtime(pool("p", "a"))
+    reasoning = {"models": [{"model": "tiny", "mode": "drop"}]}
+    after = runtime(
+        pool("p", "a", aliases=[{"name": "gpt-4o", "model": "tiny"}], reasoning=reasoning),
+        cors={"origins": ["https://a.example", "https://b.example"]},
+    )
+    assert runtime_changes(before, after) == (
+        "pool p: aliases (none) → gpt-4o for tiny",
+        "pool p: reasoning.models (none) → tiny (mode drop, think_tags off, think_opened off)",
+        "cors.origins (none) → https://a.example, https://b.example",
+    )

@@ -91,8 +91,9 @@ def test_a_key_has_its_part_of_the_queue_and_no_more() -> None:
     queue = queue_of(a=1.0)
     for _ in range(5):
         wait(queue, "a", places=10, share=0.5)
-    with pytest.raises(QuotaExceeded):
+    with pytest.raises(QuotaExceeded) as caught:
         wait(queue, "a", places=10, share=0.5)
+    assert caught.value.param == "queue_share"
     small = queue_of(a=1.0)
     wait(small, "a", places=10, share=0.01)
     with pytest.raises(QuotaExceeded):

@@ -21,6 +21,7 @@ from gateway.core.routing.adapters import (
     verdict,
 )
 from gateway.core.routing.backend import BackendState
+from gateway.core.routing.inventory import without
 from gateway.core.routing.snapshot import ModelCard
 
 POET = Adapter(name="poet", path="/adapters/poet")
@@ -188,3 +189,17 @@ def test_a_summary_says_how_many_and_why_not_the_others() -> None:
         AdapterResult.SUPERSEDED,
         AdapterResult.NOT_ASKED,
     }
+
+
+@pytest.mark.parametrize("wanted", [None, True, False])
+def test_a_model_of_the_backend_that_has_the_adapters_name_is_never_asked_away_nor_taken_for_it(
+    *, wanted: bool | None
+) -> None:
+    model = ModelCard(id="poet", raw=b'{"id": "poet", "root": "/adapters/poet", "parent": null}')
+    book = AdapterBook()
+    if wanted is not None:
+        book.order("p", "poet", wanted=wanted)
+    asked = book.wants("p", POET, backend="a", cards=(model,), epoch=0.0, now=1.0)
+    assert asked is (True if wanted else None), "that it cannot be loaded is told; nothing else happens"
+    assert not book.on_backend("poet", "a", BackendState.SERVING, cards=(model,), now=1.0).loaded
+    assert without((model, *LOADED), {"poet"}) == (model, card("tiny"))

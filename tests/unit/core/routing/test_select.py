@@ -43,6 +43,9 @@ def test_no_model_is_served_by_the_only_pool() -> None:
     assert pool_for(one, "") == "p"
     with pytest.raises(UnknownModel, match="name a model"):
         pool_for(two, "")
+    silent = snapshot((PoolView(name="p"), PoolView(name="q")), backend("a", models=("x",)))
+    with pytest.raises(UnknownModel, match="name a model"):
+        pool_for(silent, "")
 
 
 def test_before_any_backend_has_spoken_the_answer_is_later_not_never() -> None:
