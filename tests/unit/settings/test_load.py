@@ -19,7 +19,7 @@ pools:
 
 EXPOSED = (
     "can be reached from other machines while auth.clients is none; listen on 127.0.0.1, [::1] or unix:/path, or ask "
-    "for keys"
+    "for keys (auth.clients: keys)"
 )
 
 
