@@ -20,6 +20,9 @@ from gateway.proxy.upstream import Upstreams
 _RETRIEVE: Final = ENDPOINTS["/v1/responses/{id}"]
 _NO_ANSWER: Final = (0, b"")
 
+FOUND: Final = range(200, 300)
+UNKNOWN: Final = 404
+
 
 async def ask_for_response(
     upstreams: Upstreams, backend: BackendView, thing: str, *, timers: TimerPolicy, most_bytes: int = 0

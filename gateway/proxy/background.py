@@ -22,7 +22,7 @@ from gateway.core.routing.snapshot import BackendView
 from gateway.core.stream.summary import Dialect, Exactness, Outcome, RequestShape, StreamSummary
 from gateway.core.stream.tap import summarise_body
 from gateway.errors import BadRequest, GatewayError, Overloaded
-from gateway.proxy.asking import ask_for_response
+from gateway.proxy.asking import FOUND, UNKNOWN, ask_for_response
 from gateway.proxy.route import Desk
 from gateway.proxy.upstream import Upstreams
 from gateway.proxy.visit import Visit
@@ -42,8 +42,6 @@ FOREVER_S: Final = 86_400.0
 AT_ONCE: Final = 16
 _RUNNING: Final = frozenset({"queued", "in_progress"})
 _CANCELLED: Final = "cancelled"
-_SUCCESS: Final = range(200, 300)
-_UNKNOWN: Final = 404
 _WHOLE: Final = RequestShape(stream=False)
 
 log = logging.getLogger("gateway.background")
@@ -161,13 +159,13 @@ class Background:
             limits = kept.visit.snapshot.policy.limits
             async with self._turn:
                 status, body = await self._ask(kept, most_bytes=limits.answer_tap_bytes)
-            if status in _SUCCESS:
+            if status in FOUND:
                 heard_at = self._clock()
                 summary = summarise_body(Dialect.RESPONSES, body, _WHOLE)
                 if not _RUNNING.intersection(summary.finish_reasons):
                     return summary, _CANCELLED in summary.finish_reasons or not body
                 pause_s = max(pause_s, len(body) / 1e6 * _PER_MEGABYTE_S)
-            elif status == _UNKNOWN or self._clock() - heard_at > SILENT_S:
+            elif status == UNKNOWN or self._clock() - heard_at > SILENT_S:
                 return None, False
         return None, True
 
@@ -209,7 +207,7 @@ def _in_the_end(outcome: Outcome, summary: StreamSummary | None, *, lost: bool) 
 def _goes_on(visit: Visit, record: RequestRecord) -> bool:
     """Whether the engine may still be at work on a request whose answer has ended."""
     status = visit.exchange.head.status if visit.exchange is not None and visit.exchange.head is not None else 0
-    if record.sent_s is None or (status and status not in _SUCCESS):
+    if record.sent_s is None or (status and status not in FOUND):
         return False
     if record.summary is None:
         return True

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gateway.core.link.messages import RequestRecord
-from gateway.core.routing.endpoints import Endpoint
 from gateway.core.stream.summary import Outcome
 from gateway.proxy.background import Background
 from gateway.proxy.gate import Gate
@@ -37,10 +36,6 @@ class Ends:
         self._settler = settler
         self._testimony = testimony
         self.background = Background(desk, upstreams, settle=self._settle, clock=clock)
-
-    def check(self, visit: Visit, endpoint: Endpoint) -> None:
-        """Look what a request will be when its answer has ended; see :meth:`Background.check`."""
-        self.background.check(visit, endpoint)
 
     def of(self, visit: Visit) -> RequestRecord:
         """A request's answer has ended, however it did; returns its record as of now."""

@@ -26,13 +26,11 @@ from gateway.core.routing.snapshot import BackendView, TimerPolicy
 from gateway.core.stream.summary import Dialect
 from gateway.errors import NotFound, NothingServing
 from gateway.proxy.answer import AnswerRelay
-from gateway.proxy.asking import ask_for_response
+from gateway.proxy.asking import FOUND, UNKNOWN, ask_for_response
 from gateway.proxy.route import Desk
 from gateway.proxy.upstream import Upstreams
 from gateway.proxy.visit import Visit
 
-_SUCCESS: Final = range(200, 300)
-_UNKNOWN: Final = 404
 SIDE_BY_SIDE: Final = 16
 """Backends that are asked at a time."""
 
@@ -127,13 +125,13 @@ class Owners:
             try:
                 for done in asyncio.as_completed(asked):
                     await done
-                    found = [b for task, b in asked.items() if task.done() and task.result() in _SUCCESS]
+                    found = [b for task, b in asked.items() if task.done() and task.result() in FOUND]
                     if found:
                         return found[0]
             finally:
                 for task in asked:
                     task.cancel()
-            silent = silent or any(task.result() != _UNKNOWN for task in asked)
+            silent = silent or any(task.result() != UNKNOWN for task in asked)
         if silent:
             raise NothingServing(
                 "a backend that may hold this response cannot be asked", retry_after_s=self._desk.away_s

@@ -131,7 +131,7 @@ class Pipeline:
             if endpoint.dialect is Dialect.RESPONSES:
                 await self._owners.assign(visit, endpoint)
             self._admit(visit, request, dialect)
-            self._ends.check(visit, endpoint)
+            self._ends.background.check(visit, endpoint)
             visit.comments = comments_for(visit, wire, endpoint)
             if visit.key is not None:
                 await self._gate.enter(visit, visit.key)

@@ -31,7 +31,7 @@ REQUESTS = 100
 CHUNK_PROXY = 1  # `StreamRelay.feed`; the tap's queue is run once for 32 chunks, which is within the slack
 CHUNK_CORE = 3.25  # stencil and timeline; the first batch of the stream is parsed
 CHUNK_BUILTINS = 16  # one of them, frexp, only where the loop's clock has moved since the last chunk
-REQUEST_GATEWAY = 209  # a coroutine that goes on after a wait counts again
+REQUEST_GATEWAY = 208  # a coroutine that goes on after a wait counts again
 REQUEST_AIOHTTP = 33
 REQUEST_BUILTINS = 131
 CHUNK_READS = CHUNK_WRITES = 1
